@@ -544,6 +544,8 @@ class ClientRecord(Struct, frozen=True):
     """How many of the notifications that it did not follow in time it followed within half a minute."""
     whole_tokens: int = 0
     """Up to how many tokens a list of all tools was measured to cost it less than discoveries; 0 if not measured."""
+    code_sessions: int = 0
+    """In how many more sessions it gets all tools, because code of its model made its latest calls."""
 
 
 class ConversationCost(Struct, frozen=True):

@@ -213,6 +213,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "list:whole-by-client": Promise(
         "docs/learning.md", "a client is listed everything up to the tokens that its conversations took"
     ),
+    "list:model-code": Promise("docs/clients.md", "code of a model, whose prompt holds no list, is listed all tools"),
     "list:whole": Promise("docs/configuration.md", "a catalogue that fits the list's budget is listed whole"),
     "list:small-catalogs-whole": Promise(
         "docs/configuration.md: list_tokens", "all tools are listed where they take at most 10,000 tokens"

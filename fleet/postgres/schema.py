@@ -221,6 +221,10 @@ def _create_kept_calls(run: Run) -> None:
     run("SELECT copy_rights('upstream_states', 'kept_calls')")
 
 
+def _create_code_sessions(run: Run) -> None:
+    run("ALTER TABLE clients ADD COLUMN code_sessions bigint NOT NULL DEFAULT 0")
+
+
 def _join_days(run: Run) -> None:
     """Make one table again of each that an earlier version kept in a partition for each day."""
     if run("SELECT relkind FROM pg_class WHERE oid = 'calls'::regclass").fetchone()[0] != "p":
@@ -251,7 +255,7 @@ STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("session people", _create_session_people), ("catalog summaries", _create_catalog_summaries),
     ("wordings", _create_wordings), ("usage of profiles", _create_profile_usage),
     ("rated costs", _create_rated_costs), ("failures", _create_failures), ("days joined", _join_days),
-    ("kept calls", _create_kept_calls),
+    ("kept calls", _create_kept_calls), ("code sessions", _create_code_sessions),
 )  # fmt: skip
 """The history of the schema. What a released step creates never changes."""
 

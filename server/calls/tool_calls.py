@@ -72,6 +72,7 @@ class ToolCalls:
             raise RpcError(jsonrpc.INVALID_PARAMS, "tools/call: name is missing")
         if len(name) > MOST_NAME:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"tools/call: {_too_long(exchange, name)}")
+        exchange.client.tools.note_caller(exchange.own_session.list, exchange.meta)
         if (own := self._find_own(exchange, name)) is not None:
             own(exchange, open_object(exchange.params.get("arguments", jsonrpc.EMPTY)))
         elif (bridge := _BRIDGES.get(name)) is not None:

@@ -16,9 +16,11 @@ from foretool.retrieval.ranking import Ranked
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.lists.epochs import ListKeeper
 from foretool.server.lists.maker import View
+from foretool.server.lists.model_code import is_called_by_code
 from foretool.server.lists.order import FixedRule, GrowthRule, LearnedRule, Prediction
 from foretool.server.lists.pages import has_page
 from foretool.server.lists.policy import RelistWatch, Told
+from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Discovery, ListReason, Policy, SessionRecord, ToolId
 from foretool.storage.steps import Steps
 
@@ -44,6 +46,8 @@ class SessionList:
         """Chosen at the first list, and again when the client ledger has learned something."""
         self.first_policy: Policy | None = None
         """The policy of the list that it began with. A later choice takes no tool off the list."""
+        self.is_called_by_code: bool | None = None
+        """Whether code of its model made the last call; None while nothing says so."""
         self.grown: list[ToolId] = []
         """Tools appended to the list since it began, in order."""
         self.delivered = 0
@@ -143,7 +147,10 @@ class ToolList:
     def _first_policy(self, shown: SessionList) -> Policy:
         """Return the policy of the list that a session began with: what is measured in its course lets the list grow
         from then on, but takes no tool off it."""
-        shown.first_policy = shown.first_policy or self.policy(shown)
+        if shown.first_policy is None:
+            shown.first_policy = self.policy(shown)
+            if shown.first_policy == "full" and self._client.profile.policy == "auto":
+                self._lists.ledger.note_whole_list(shown.record)
         return shown.first_policy
 
     def view(self, shown: SessionList) -> View:
@@ -181,6 +188,13 @@ class ToolList:
         """Note which list another replica gave the client, by the id of its record; 0 for none."""
         if exposure and exposure != shown.exposure:
             shown.give(self._lists.given(self.view(shown), exposure, shown.grown), exposure)
+
+    def note_caller(self, shown: SessionList, meta: Mapping[str, Raw]) -> None:
+        """Note who makes a call, by its `_meta`: code of a model, or the model itself."""
+        is_code = is_called_by_code(meta)
+        if is_code is not None and is_code is not shown.is_called_by_code:
+            shown.is_called_by_code = is_code
+            self._lists.ledger.note_caller(shown.record, is_code=is_code)
 
     def is_stale(self) -> bool:
         """Return whether the client would now get another list than the one it has."""

@@ -2,7 +2,8 @@
 
 A name is only the first belief. One growing attempt measures a client that nobody has seen, and its result outranks
 the name. One late list is no verdict, because a busy machine makes any client late: a client that is known to list
-again is frozen after two failures, and both kinds are tried again. A new version of a client is measured again.
+again is frozen after two failures, and both kinds are tried again. A new version of a client is measured again. All
+tools are listed to a client that keeps lists out of its prompts (`model_code`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from enum import Enum
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.server.config.loader import Profile
 from foretool.server.config.settings import PolicyChoice
+from foretool.server.lists import model_code
 from foretool.server.lists.maker import ListMaker
 from foretool.server.recording.recorder import Recorder
 from foretool.storage.records import ClientRecord, Era, Policy, SessionRecord
@@ -127,17 +130,34 @@ class PolicyLedger:
     def choose(self, profile: Profile, session: SessionRecord) -> Policy:
         """Return the policy of one session, from its profile, its era and the ledger.
 
-        `auto` is `full` where a list of all tools was measured to cost the client less than discoveries.
+        `auto` is `full` where a list of all tools was measured to cost the client less than discoveries, and where the
+        client keeps lists out of its prompts.
         """
         measured = self._recorder.client(*_key(session))
-        if profile.policy == "auto" and measured is not None and self._pays_whole(profile, measured.whole_tokens):
-            return "full"
+        if profile.policy == "auto" and measured is not None:
+            if self._pays_whole(profile, measured.whole_tokens):
+                return "full"
+            if measured.code_sessions and not self._has_room(profile):
+                measured = replace(measured, code_sessions=0)
         return choose_policy(profile.policy, session.era, session.client, measured)
 
     def _pays_whole(self, profile: Profile, tokens: int) -> bool:
         """Return whether all tools of a profile fit so many tokens, which are more than it has for a list."""
         draft = self._maker.draft(profile, "full")
         return draft.may_be_whole and tokens > profile.list_tokens and bool(draft.fitting_whole(tokens))
+
+    def _has_room(self, profile: Profile) -> bool:
+        """Return whether all tools of a profile may be listed to code."""
+        draft = self._maker.draft(profile, "full")
+        return draft.may_be_whole and len(draft.choose().defined) <= model_code.MOST_TOOLS
+
+    def note_caller(self, session: SessionRecord, *, is_code: bool) -> None:
+        """Record whether code of its model makes the calls of a client."""
+        self._recorder.set_code_sessions(session.client, model_code.SESSIONS if is_code else 0)
+
+    def note_whole_list(self, session: SessionRecord) -> None:
+        """Record that a client gets all tools, though `auto` chose its policy."""
+        self._recorder.spend_code_session(session.client)
 
     def begin_try(self, profile: Profile, session: SessionRecord) -> bool:
         """Return whether the list of a client that was never measured may grow once, and record the attempt."""
@@ -183,10 +203,13 @@ def relist_share(record: ClientRecord | None) -> float | None:
 
 
 def choose_policy(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRecord | None) -> Policy:
-    """Return the policy of one client. `auto` grows lists only for legacy clients that list again when told."""
+    """Return the policy of one client. `auto` lists all tools to code, which keeps them out of its model's prompt, and
+    grows lists only for legacy clients that list again when told."""
     if wanted != "auto":
         # A growing list violates a MUST NOT of the modern specification, so `auto` never chooses it there.
         return wanted
+    if ledger is not None and ledger.code_sessions:
+        return "full"
     if era == "modern":
         return "frozen"
     share = relist_share(ledger)
@@ -235,6 +258,8 @@ def is_scheduled(delay_s: float, unasked: int, watched_s: float) -> bool:
 
 def explain_policy(record: ClientRecord) -> str:
     """Say why `auto` treats a client as it does."""
+    if record.code_sessions:
+        return "code of its model makes its calls, and no list stands in its prompt: it gets all tools"
     if record.whole_tokens:
         return f"{_explain_growth(record)}; lists of all tools up to {record.whole_tokens:,} tokens cost it less"
     return _explain_growth(record)

@@ -429,6 +429,12 @@ class Recorder:
     def add_client_relist(self, seen: ClientRecord) -> None:
         self.backlog.write(partial(self._store.clients.add_relist, seen), None)
 
+    def set_code_sessions(self, client: str, sessions: int) -> None:
+        self.backlog.write(partial(self._store.clients.set_code_sessions, client, sessions), None)
+
+    def spend_code_session(self, client: str) -> None:
+        self.backlog.write(partial(self._store.clients.spend_code_session, client), None)
+
     def add_prompt(self, prompt: Prompt) -> None:
         self.backlog.write(partial(self._store.tasks.add_prompt, prompt), None)
 

@@ -61,7 +61,8 @@ _DROP_CLIENTS = (
 _OF_CLIENT = "WHERE client = ? AND version = ? AND era = ?"
 _GET_CLIENTS = """
     SELECT client, version, era, announced, relisted, delays, last_seen, recent, tries, late,
-        (SELECT max(whole_tokens) FROM clients AS other WHERE other.client = clients.client)
+        (SELECT max(whole_tokens) FROM clients AS other WHERE other.client = clients.client),
+        (SELECT max(code_sessions) FROM clients AS other WHERE other.client = clients.client)
     FROM clients
 """
 # A version that is new takes over what was measured of the others.
@@ -185,6 +186,16 @@ class ClientLedger(Subject):
         """Keep up to how many tokens a list of all tools pays for a client, whatever its version."""
         self._database.run("UPDATE clients SET whole_tokens = ? WHERE client = ?", (tokens, Said(name)))
 
+    def set_code_sessions(self, name: str, sessions: int) -> None:
+        """Keep in how many more sessions a client gets all tools, whatever its version."""
+        self._database.run("UPDATE clients SET code_sessions = ? WHERE client = ?", (sessions, Said(name)))
+
+    def spend_code_session(self, name: str) -> None:
+        """Count one such session."""
+        self._database.run(
+            "UPDATE clients SET code_sessions = code_sessions - 1 WHERE client = ? AND code_sessions > 0", (Said(name),)
+        )
+
     def get(self, name: str, version: str, era: Era) -> ClientRecord | None:
         row = self._database.row(f"{_GET_CLIENTS} {_OF_CLIENT}", (Said(name), Said(version), era))
         return _read_client(row) if row else None
@@ -204,9 +215,9 @@ def _read_exposure(row: Sequence[Any]) -> Exposure:
 
 
 def _read_client(row: Sequence[Any]) -> ClientRecord:
-    client, version, era, announced, relisted, delays, last_seen, recent, tries, late, whole = row
+    client, version, era, announced, relisted, delays, last_seen, recent, tries, late, whole, code = row
     median = _median(_numbers.decode(delays))
-    return ClientRecord(client, version, era, announced, relisted, median, last_seen, recent, tries, late, whole)
+    return ClientRecord(client, version, era, announced, relisted, median, last_seen, recent, tries, late, whole, code)
 
 
 def _median(values: Sequence[float]) -> float:

@@ -429,3 +429,9 @@ def m025_kept_calls(db: Database) -> None:
         kept_calls="*ident str, owner str, session str, tool str, upstream str, task str, era str, machine str,"
         "pid int, process_at float, started_at float, until float, reply str, record str",
     )
+
+
+@migration
+def m026_code_sessions(db: Database) -> None:
+    """Add in how many more sessions a client gets all tools, because code of its model makes its calls."""
+    db.table("clients").add_column("code_sessions", int, not_null_default=0)

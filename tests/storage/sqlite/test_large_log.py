@@ -98,6 +98,8 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
     "catalog.exposed_names": lambda store: store.catalog.exposed_names(),
     "catalog.save_exposed_names": lambda store: store.catalog.save_exposed_names({TOOL.id: ("git", "log")}),
     "clients.add_relist": lambda store: store.clients.add_relist(ClientRecord("codex", "1", "modern", 1, 1, 5.0, NOW)),
+    "clients.set_code_sessions": lambda store: store.clients.set_code_sessions("codex", 3),
+    "clients.spend_code_session": lambda store: store.clients.spend_code_session("codex"),
     "clients.get": lambda store: store.clients.get("codex", "1", "modern"),
     "costs.take_turn": lambda store: store.costs.take_turn(NOW, int(NOW)),
     "discoveries.add": lambda store: store.discoveries.add(replace(DISCOVERY, at=NOW)),
