@@ -22,7 +22,6 @@ from foretool.desk.commands.needs import Neighbours
 from foretool.desk.commands.replay import ReplayAnswer
 from foretool.desk.confusions import Confusion
 from foretool.learning.commands.enrich import Enriched, KeptWording, RemovedWordings
-from foretool.learning.commands.priors import PriorsImport, UndoneImport, WrittenPriors
 from foretool.learning.run import RunResult
 from foretool.retrieval.graph import Edge
 from foretool.server.commands.connect import NewToken
@@ -247,9 +246,6 @@ ANSWERS: Final[dict[str, Any]] = {
     "learn": RunResult,
     "learn --report": ReportAnswer,
     "learn --rollback": dict[str, tuple[Artifact, Artifact | None]],
-    "learn --export FILE": WrittenPriors,
-    "learn --import FILE": PriorsImport,
-    "learn --undo-import": UndoneImport,
     "audit": list[AuditEntry],
     "forget": Outcome,
     "doctor": DoctorAnswer,

@@ -9,7 +9,6 @@ from typing import Any
 from foretool.server import housekeeping
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder
-from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.catalog.models import ModelLoader
 from foretool.server.catalog.names import NameKeeper
 from foretool.server.catalog.search import Search
@@ -44,8 +43,7 @@ class Knowledge:
         self.names = NameKeeper(store.catalog)
         self.gatekeeper = Gatekeeper(lambda: store.approvals, live, lambda: asyncio.get_running_loop().time())
         self.catalog = Catalog(list(config.servers.values()), self.names.load(), self.names.keep, config.prefixes)
-        self.imported = ImportedPriors(store.artifacts, self.catalog)
-        self.search = Search(self.catalog, recorder.usage_of, clock, self.imported, config.settings)
+        self.search = Search(self.catalog, recorder.usage_of, clock, config.settings)
         self.embedding = Embedder(config.settings, self.catalog, store, self.search)
         self.query_vectors = QueryVectors(store, self.search, self.embedding, clock)
         self.models = ModelLoader(self.search, store, on_models)

@@ -48,7 +48,7 @@ class Parties:
         self.word_index = WordIndexKeeper(store.catalog, known.catalog, known.search, self.memory.digest_inputs)
         self.lists = ListKeeper(
             ListInputs(
-                known.catalog, known.search, known.recorder, live, policy, LearnedLists(store), known.imported,
+                known.catalog, known.search, known.recorder, live, policy, LearnedLists(store),
                 self.upstreams.unlisted, self.upstreams.awaited,
             )
         )  # fmt: skip

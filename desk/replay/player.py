@@ -315,7 +315,7 @@ class _Run:
     def _look_ahead(self, via: str) -> None:
         """Have the list grow for what comes next, and read the hint behind the answer of a bridge."""
         predictor = self._app.answering.predictor
-        if not predictor.can_predict:
+        if not predictor.is_ready:
             return
         prediction = predictor.predict(self._chat)
         self._seat.tools.grow_for_next(self._session.list, prediction)

@@ -1,5 +1,4 @@
-"""`foretool learn`: trains from the log and from demonstrations, promotes what is better, rolls back, and reports. It
-also moves what is learned to other stores."""
+"""`foretool learn`: trains from the log and from demonstrations, promotes what is better, rolls back, and reports."""
 
 from __future__ import annotations
 
@@ -12,12 +11,10 @@ from typing import Any, Final
 import click
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from foretool.learning.commands import priors
 from foretool.learning.timeline import read_demonstrations
 from foretool.retrieval.methods import METHODS
 from foretool.server import offline
 from foretool.server.catalog import models
-from foretool.server.catalog.imported import IMPORTED
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
@@ -45,23 +42,6 @@ _METHODS: Final = (*METHODS, models.WEIGHTS, models.GROWTH)
     "--rollback", is_flag=True, help="Serve the models again that those in use replaced (with --method, only that one)."
 )
 @click.option("--report", is_flag=True, help="Show which models serve and what came of every run; train nothing.")
-@click.option(
-    "--export",
-    "export_to",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write what was learned into this file, for another machine.",
-)
-@click.option(
-    "--import",
-    "import_from",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Take over what another store has learned, from such a file.",
-)
-@click.option("--undo-import", is_flag=True, help="Take the last import back; the one before it counts again.")
-@click.option("--dry-run", is_flag=True, help="With --import, only say what would change.")
-@click.option("--yes", "-y", "agreed", is_flag=True, help="With --import, do not ask.")
 @click.option("--background", is_flag=True, hidden=True, help="Give way to everything else that runs.")
 @config_option
 @json_option
@@ -72,11 +52,6 @@ def command(
     methods: tuple[str, ...],
     rollback: bool,
     report: bool,
-    export_to: Path | None,
-    import_from: Path | None,
-    undo_import: bool,
-    dry_run: bool,
-    agreed: bool,
     background: bool,
 ) -> int:
     """Learn from the tasks on record which tools the next ones need.
@@ -85,27 +60,14 @@ def command(
     ranks them better is promoted (docs/learning.md says how sure that has to be), and running proxies load it. The
     log and the models stay in your storage.
 
-    A file of --export has names of servers, tools and parameters, how often each tool was called, and which one
-    followed which: no texts, no arguments, no results. Where several people share the store, only what enough of them
-    used is counted. --import says what it changes and asks first. Such a file counts as 100 calls at most: it decides
-    which tools are listed and what comes next while little is on record here, and fades as your own calls are added.
-
     \b
     foretool learn --from demonstrations.jsonl
     foretool learn --report
     foretool learn --rollback --method dtdr
-    foretool learn --export team.json
-    foretool learn --import team.json
     """
     config = load(path)
-    if sum(map(bool, (rollback, report, export_to, import_from, undo_import))) > 1:
-        raise click.UsageError("name one of --rollback, --report, --export, --import and --undo-import.")
-    if export_to is not None:
-        return priors.write_file(config, export_to, as_json=as_json)
-    if import_from is not None:
-        return priors.take_over(config, import_from, dry_run=dry_run, agreed=agreed, as_json=as_json)
-    if undo_import:
-        return priors.undo_import(config, as_json=as_json)
+    if report and rollback:
+        raise click.UsageError("name one of --rollback and --report.")
     if report or rollback:
         if not store_exists(config.storage):
             return complain("learn: nothing is on record yet; let a client call tools through `foretool serve`", WRONG)
@@ -186,8 +148,7 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
 
 def _roll_back(store: Store, methods: Sequence[str], as_json: bool) -> int:
     artifacts = store.artifacts
-    # What was imported was not learned here: `foretool learn --undo-import` takes it back.
-    kinds = [kind for kind in artifacts.served() if kind != IMPORTED and (not methods or kind in methods)]
+    kinds = [kind for kind in artifacts.served() if not methods or kind in methods]
     if not methods and models.LearnedLists(store).base() is None:
         # The growth that serves again was fitted with the models that serve again, so it is not rolled back once more.
         kinds = [kind for kind in kinds if kind != models.GROWTH]
@@ -213,7 +174,7 @@ def _report(store: Store, as_json: bool) -> int:
     rows = [
         (each.kind, each.number, output.when(each.created_at), _state(each),
          each.report.get("episodes", "-"), each.report.get("replayed", "-"), *_figures(each.report))
-        for each in found if each.kind not in ("run", IMPORTED)
+        for each in found if each.kind != "run"
     ]  # fmt: skip
     if not rows:
         output.say("Nothing was learned yet; `foretool learn` trains once there are enough tasks.")

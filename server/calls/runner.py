@@ -111,7 +111,7 @@ class ToolRunner:
             call_headers(tool.definition, attempt.given),
         )
         grows = exchange.client.tools.policy(attempt.session.list) == "growing"
-        if exchange.is_kept or not self._predictor.can_predict or not (grows or attempt.via == "bridge"):
+        if exchange.is_kept or not self._predictor.is_ready or not (grows or attempt.via == "bridge"):
             return  # what a listed tool answers stays as it is, and no model reads one call of a list
         if attempt.started - (exchange.chat or attempt.session.conversation()).answered_at < READING_S:
             self._look_ahead_late(exchange, attempt)

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from foretool.retrieval.rankers.dense import DenseEnsemble
     from foretool.retrieval.rankers.learned import LearnedModels
     from foretool.server.catalog.catalog import Catalog
-    from foretool.server.catalog.imported import ImportedPriors
     from foretool.server.config.settings import Settings
 
 SLICE_S: Final = 0.002
@@ -170,27 +169,19 @@ class Index:
 class RecentUsage:
     """How often tools were used, read again every few seconds."""
 
-    def __init__(
-        self, read: Callable[[str], Sequence[Usage]], clock: Callable[[], float], catalog: Catalog,
-        imported: ImportedPriors | None,
-    ) -> None:  # fmt: skip
+    def __init__(self, read: Callable[[str], Sequence[Usage]], clock: Callable[[], float], catalog: Catalog) -> None:
         self._read = read
         self._clock = clock
         self._catalog = catalog
-        self._imported = imported
         self._known: dict[str, tuple[float, Mapping[ToolId, Usage]]] = {}
         """By profile: the usage, and until when it is believed."""
 
     def of(self, profile: str) -> Mapping[ToolId, Usage]:
-        """Return how often each tool was used in a profile, what was imported included."""
+        """Return how often each tool was used in a profile."""
         until, usage = self._known.get(profile, (-inf, {}))
         if self._clock() >= until:
             usages = self._catalog.meanings.count_under_new_names(self._read(profile))
-            elsewhere: Mapping[ToolId, Usage] = {}
-            if self._imported is not None:
-                self._imported.refresh()
-                elsewhere = self._imported.usage()
-            usage = {**elsewhere, **{each.tool: each for each in usages}}
+            usage = {each.tool: each for each in usages}
             self._known[profile] = self._clock() + _USAGE_S, usage
         return usage
 
@@ -207,15 +198,13 @@ class Search(BackgroundWork):
         catalog: Catalog,
         usage: Callable[[str], Sequence[Usage]],
         clock: Callable[[], float],
-        imported: ImportedPriors | None = None,
         settings: Settings | None = None,
     ) -> None:
         """`usage` reads how often each tool was used in a profile; `clock` says when it is read again. Without
         settings, wordings that come with foretool take no part."""
         self._catalog = catalog
-        self._imported = imported
         self._index = Index(catalog, with_shipped=settings is not None and settings.shipped_wordings)
-        self._usage = RecentUsage(usage, clock, catalog, imported)
+        self._usage = RecentUsage(usage, clock, catalog)
         self._models: LearnedModels | None = None
         self._wordings: Mapping[bytes, tuple[str, ...]] = {}
         self._encoders: DenseEnsemble | None = None
@@ -275,9 +264,7 @@ class Search(BackgroundWork):
         self._index.begin_with(other.update_corpus(inf))
 
     def install_models(self, models: LearnedModels | None) -> None:
-        """Rank with these learned models; None takes them away. What was imported is read again."""
-        if self._imported is not None:
-            self._imported.refresh()
+        """Rank with these learned models; None takes them away."""
         self._usage.forget()
         self._index.pipeline.learned = self._models = models
         self._installed += 1
@@ -442,16 +429,8 @@ class Search(BackgroundWork):
 
     def predict(self, history: Sequence[ToolId], lines: Sequence[str]) -> tuple[Mapping[ToolId, float], float]:
         """Return which tools are called next with which probability, likeliest first, and the probability that the task
-        is done; ({}, 0) if nothing was learned. Cheap enough for the path of a call.
-
-        What was imported decides until a model of our own predicts."""
-        found = self._index.update(FEW).after(history, lines) if self.has_learned else _NOBODY_KNOWS
-        return self._imported.after(history) if self._imported is not None and not found[0] else found
-
-    @property
-    def can_predict(self) -> bool:
-        """Whether `predict` may know anything. Asking costs nothing."""
-        return self.has_learned or (self._imported is not None and self._imported.has_any)
+        is done; ({}, 0) if nothing was learned. Cheap enough for the path of a call."""
+        return self._index.update(FEW).after(history, lines) if self.has_learned else _NOBODY_KNOWS
 
     @property
     def is_complete(self) -> bool:
@@ -465,9 +444,7 @@ class Search(BackgroundWork):
 
     def knows_next(self, history: Sequence[ToolId], lines: Sequence[str]) -> bool:
         """Return whether the same was predicted before, so that `predict` takes no time."""
-        if not self.has_learned:
-            return self.can_predict  # what was imported is looked up
-        return self._index.is_complete and self._index.pipeline.knows_next(history, lines)
+        return self.has_learned and self._index.is_complete and self._index.pipeline.knows_next(history, lines)
 
     def judge(self, ranking: Ranking) -> Judgement:
         """Return how sure a ranking is, and how many of its tools to show."""

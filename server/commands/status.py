@@ -14,7 +14,6 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import asdict
 
 from foretool.retrieval import encoders
-from foretool.server.catalog.imported import IMPORTED, ImportNote
 from foretool.server.commands import output, stats
 from foretool.server.commands.login import say_until
 from foretool.server.commands.misses import read_duration
@@ -125,8 +124,6 @@ class Status(Struct, frozen=True):
     recording: Recording
     telemetry: Telemetry
     """What is sent to a collector: `off`, `on`, or `full` with the contents of calls."""
-    imported: ImportNote | None
-    """What was taken over from another store (`learn --import`); null if nothing was."""
     encoder: Encoding
     confidence: Confidence | None
     """How well confidence has matched what followed; null while too few searches have a known outcome."""
@@ -227,7 +224,6 @@ def read_status(config: Config) -> Status:
             contents=store.statistics() if store.path != MEMORY else None,
             recording=Recording(config.settings.record, last_call, last_discovery),
             telemetry=config.settings.telemetry,
-            imported=_find_import(store),
             encoder=_describe_encoders(config, store),
             confidence=rate_confidence(outcomes) if len(outcomes) >= _LEAST_RATED else None,
             proxies=tuple(
@@ -259,13 +255,6 @@ def _find_sign_ins(config: Config) -> dict[str, KnownSignIn]:
     remote = [server for server in config.servers.values() if server.may_sign_in]
     vault = Vault.own()
     return {server.name: known for server in remote if (known := vault.describe(server)) is not None}
-
-
-def _find_import(store: Store) -> ImportNote | None:
-    active = store.artifacts.active(IMPORTED)
-    with suppress(ValidationError):
-        return convert(active.report, ImportNote) if active is not None else None
-    return None
 
 
 def _ask_windows(config: Config) -> dict[int, tuple[SharedWindow, ...]]:
@@ -324,7 +313,6 @@ def _print(status: Status, verbose: bool) -> None:
     output.say_fact("encoder", f"only words rank: {encoding.problem}" if encoding.problem else ranks)
     last = f"; last call {output.ago(recording.last_call)}, last discovery {output.ago(recording.last_discovery)}"
     output.say_fact("recorder", f"record: {recording.level}{'' if status.storage_trouble else last}")
-    _print_import(status.imported)
     if status.telemetry != "off":
         output.say_fact("telemetry", f"{status.telemetry}: {_SENT[status.telemetry]} go to a collector")
     if status.confidence is not None:
@@ -346,12 +334,6 @@ def _print_proxies(status: Status, verbose: bool) -> None:
         output.say("No proxy is running. Clients start one themselves; `foretool connect` shows how.")
     for proxy in status.proxies:
         _print_proxy(proxy, verbose)
-
-
-def _print_import(note: ImportNote | None) -> None:
-    if note is not None:
-        counted = f"{output.plural(note.tools, 'tool')} from {output.plural(note.tasks, 'task')}"
-        output.say_fact("imported", f"priors of {note.exported}, {counted} (foretool learn --undo-import)")
 
 
 def _print_findings(findings: Mapping[str, Mapping[Severity, int]]) -> None:

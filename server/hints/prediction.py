@@ -49,11 +49,6 @@ class Predictor:
         """Whether anything was learned. Asking costs nothing."""
         return self._search.has_learned
 
-    @property
-    def can_predict(self) -> bool:
-        """Whether anything is known of what comes next. Asking costs nothing."""
-        return self._search.can_predict
-
     def predict(self, chat: Conversation) -> Prediction:
         """Return which tools may be called next; there are none if nothing was learned."""
         return Prediction(*self._search.predict(chat.steps, chat.lines))

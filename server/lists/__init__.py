@@ -31,7 +31,7 @@ only where no prompt cache is lost. What was used meanwhile comes in with the ne
 Which policy a client gets, and whether its list may grow once to see if the client fetches it again, is in `policy`.
 `hidden` reads all of this backwards: why a tool is not on the list, and what would have put it there.
 
-    lists = ListKeeper(ListInputs(catalog, search, recorder, config, rules, learned, imported, unlisted, awaited))
+    lists = ListKeeper(ListInputs(catalog, search, recorder, config, rules, learned, unlisted, awaited))
     view = lists.view(profile, "frozen")
     view.array                                                      # what the client gets, as bytes
     HiddenTools(lists).why(view, ToolId("mail__send"), "mail")      # Why(cause="budget", rank=12, ...)

@@ -15,13 +15,10 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Struct
 
-from foretool.retrieval.portable_priors import leave_room
-from foretool.retrieval.priors import MOST_OF_ONE
 from foretool.retrieval.rankers.usage import HALF_LIFE_S
 from foretool.retrieval.tokens import estimate, fill_budget
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.definitions import write_definition
-from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.catalog.models import LearnedLists
 from foretool.server.catalog.search import Search
 from foretool.server.config.loader import LiveConfig, Profile
@@ -87,7 +84,6 @@ class ListInputs(NamedTuple):
     config: LiveConfig
     policy: TrustPolicy
     learned: LearnedLists
-    imported: ImportedPriors
     unlisted: Callable[[], frozenset[str]]
     """Returns the upstreams whose tools are unknown."""
     awaited: Callable[[], frozenset[str]]
@@ -286,7 +282,7 @@ class ListDraft:
 
     @cached_property
     def _needed(self) -> list[ToolId]:
-        """The tools that were used, or of which something learned or imported says that they are needed, best first."""
+        """The tools that were used, or of which something learned says that they are needed, best first."""
         return self._order_by_need([usage for usage in self.usages if self._is_there(usage.tool)])
 
     def competes(self, tool: Tool) -> bool:
@@ -326,31 +322,15 @@ class ListDraft:
     @cached_property
     def _prior(self) -> Prior:
         """What was learned about lists; what holds without learning if there is nothing, or it is damaged."""
-        imported = self._maker.inputs.imported
-        imported.refresh()
         if learned := self._maker.inputs.learned.prior()[1]:
             with suppress(msgspec.MsgspecError):
                 return msgspec.json.decode(learned, type=Prior)
-        figures = imported.lists
-        return Prior({}, figures.size_penalty, figures.fill) if figures is not None else Prior()
+        return Prior()
 
     def _order_by_need(self, usages: Sequence[Usage]) -> list[ToolId]:
-        """Order tools by expected need per token, or by usage alone if nothing was learned. What was imported counts as
-        some calls more, and takes at most half a list for one server."""
-        prior, recorder = self._prior, self._maker.inputs.recorder
-        imported = self._maker.inputs.imported.usage()
-        every = (*usages, *imported.values())
-        ordered = order_tools(prior, every, self._catalog.tokens, recorder.now(), HALF_LIFE_S)
-        if not imported:
-            return ordered
-        own = {*prior.need, *(usage.tool for usage in usages)}
-
-        def upstream_of(tool: ToolId) -> str:
-            known = self._catalog.get(tool)
-            return known.upstream if known is not None else ""
-
-        most = int(MOST_OF_ONE * self.profile.list_tokens)
-        return leave_room(ordered, own, upstream_of, self._catalog.tokens, most)
+        """Order tools by expected need per token, or by usage alone if nothing was learned."""
+        now = self._maker.inputs.recorder.now()
+        return order_tools(self._prior, usages, self._catalog.tokens, now, HALF_LIFE_S)
 
     # -- how the list is written
 

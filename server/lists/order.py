@@ -21,7 +21,6 @@ from msgspec.structs import replace
 from foretool.retrieval import priors
 from foretool.retrieval.chances import Growth
 from foretool.retrieval.document import Fields, definition_fields
-from foretool.retrieval.portable_priors import SIZE_PENALTY
 from foretool.retrieval.rankers.usage import decay_usage
 from foretool.retrieval.ranking import Ranked
 from foretool.retrieval.tokens import fill_budget
@@ -31,6 +30,8 @@ from foretool.storage.steps import Steps, finish
 if TYPE_CHECKING:
     from foretool.server.catalog.catalog import Catalog
 
+SIZE_PENALTY: Final = 0.5
+"""How much the size of a tool counts in a list until that was learned."""
 LEARNED_NEED: Final = 0.7
 """What the learned need counts beside plain usage, which knows what happened since the last learning run."""
 _BETWEEN: Final = 2

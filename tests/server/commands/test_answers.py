@@ -63,9 +63,6 @@ LINES: dict[str, Sequence[str]] = {
     "learn": ("learn",),
     "learn --report": ("learn", "--report"),
     "learn --rollback": ("learn", "--rollback"),
-    "learn --export FILE": ("learn", "--export", "priors.json"),
-    "learn --import FILE": ("learn", "--import", "priors.json", "--yes"),
-    "learn --undo-import": ("learn", "--undo-import"),
     "audit": ("audit",),
     "forget": ("forget", "--server", "sky", "--dry-run"),
     "doctor": ("doctor", "--fix", "--dry-run"),
@@ -146,10 +143,6 @@ def test_a_command_prints_what_the_schema_says(
         if line == "logout":
             path = write_config(home, {"away": {"url": "https://mcp.example/mcp"}})
         monkeypatch.chdir(home)
-        if "import" in line:
-            run(["learn", "--export", "priors.json", "--config", str(path)])
-        if line == "learn --undo-import":
-            run(["learn", "--import", "priors.json", "--yes", "--config", str(path)])
         typed += ["--config", str(path)]
     capsys.readouterr()
     with registry(item(packages=[npm()])) as known:

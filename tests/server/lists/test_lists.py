@@ -11,7 +11,6 @@ from fakes import FakeUpstream, config_of, failing_store, search_over, tool
 from requirements import requirement
 
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.lists.epochs import FIRST_S, QUIET_S, ListKeeper
 from foretool.server.lists.hidden import HiddenTools, Why
@@ -43,7 +42,6 @@ class Setting:
         self.unlisted: frozenset[str] = frozenset()
         self.search = search_over(self.catalog)
         self.recorder = recorder = Recorder(self.store, live, lambda: self.now)
-        imported = ImportedPriors(self.store.artifacts, self.catalog)
         self.lists = ListKeeper(
             ListInputs(
                 self.catalog,
@@ -52,7 +50,6 @@ class Setting:
                 live,
                 TrustPolicy(live),
                 self,
-                imported,
                 lambda: self.unlisted,
                 lambda: self.unlisted,
             )
