@@ -1,23 +1,20 @@
-"""Learns whether filling a list pays: do tools that nobody has used yet spare more turns than their tokens cost?
+"""Learns for each client up to how many tokens a list of all tools costs it less than discoveries do.
 
-It also learns for each client up to how many tokens a list of all tools costs it less than discoveries do. A list that
-hides tools costs its own tokens and a price for each discovery; a list of all tools costs its tokens alone. So what a
-client's conversations took, in the mean, is the size at which both cost the same.
+A list that hides tools costs its own tokens and a price for each discovery; a list of all tools costs its tokens alone.
+So what a client's conversations took, in the mean, is the size at which both cost the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Final
 
 from msgspec import Struct
 
 from foretool.learning.results import MethodResult, Say
 from foretool.retrieval.evaluation import interval
-from foretool.retrieval.tokens import fill_budget
-from foretool.storage.records import ConversationCost, Episode, ToolId
+from foretool.storage.records import ConversationCost, ToolId
 from foretool.storage.store import Store
 
 HIDDEN_CALL: Final = 4_000.0
@@ -38,43 +35,6 @@ class ListSize(Struct, frozen=True):
     def budget(self) -> int:
         """What is left for the tools of upstreams."""
         return max(self.whole - self.own, 0)
-
-
-@dataclass(frozen=True)
-class ListFill:
-    """Replays lists that are filled with tools which are probably needed (`retrieval.priors`)."""
-
-    size: ListSize
-    first: Sequence[ToolId]
-    """The tools that compete for what usage leaves, best first."""
-
-    def gains(self, listed: Sequence[ToolId], later: Sequence[Episode]) -> list[float]:
-        """Return for each later conversation the tokens that a filled list would have spared, less those it takes.
-
-        A tool that is found once stays known, so each called tool counts once. [] if nothing fits beside `listed`.
-        """
-        left = self.size.budget - sum(map(self.size.tokens, listed))
-        known = set(listed)
-        added = set(fill_budget((tool for tool in self.first if tool not in known), self.size.tokens, left))
-        if not added:
-            return []
-        cost = sum(map(self.size.tokens, added))
-        called: dict[str, set[ToolId]] = {}
-        for number, episode in enumerate(later):
-            # An imported task is a conversation of its own; a key of the log is a session and a number.
-            session = episode.key.rpartition(":")[0] if episode.source == "log" else f"import {number}"
-            called.setdefault(session, set()).update(episode.calls)
-        return [HIDDEN_CALL * len(added & tools) - cost for tools in called.values() if tools]
-
-
-def judge_gains(gains: Sequence[float], now: bool) -> tuple[bool, list[float]]:
-    """Say whether lists are to be filled, with the mean gain between the ends of its 95 % interval; as `now` where the
-    interval contains 0, or nothing was replayed."""
-    if not gains:
-        return now, []
-    low, high = interval(gains)
-    found = [round(each, 1) for each in (low, fmean(gains), high)]
-    return (True if low > 0.0 else False if high < 0.0 else now), found
 
 
 _WHOLE: Final = "whole"

@@ -12,7 +12,6 @@ import msgspec
 from msgspec.structs import replace
 
 from foretool.learning.list_fill import ListSize
-from foretool.learning.list_prior import ListPrior
 from foretool.learning.replay import Replay, factors_in_use
 from foretool.learning.results import MethodResult, Results, Say
 from foretool.learning.timeline import LEAST_REPLAYED, MOST_REPLAYED, KnownModels, Timeline
@@ -21,7 +20,8 @@ from foretool.learning.training.list_growth import Gain, ListCost, Segment
 from foretool.retrieval.chances import Growth
 from foretool.retrieval.rankers.learned import Factors, LearnedModels
 from foretool.server.catalog import models
-from foretool.server.lists.order import FixedRule, GrowthRule, LearnedRule, ListBudget
+from foretool.server.lists.order import FixedRule, GrowthRule, LearnedRule, ListBudget, order_by_use
+from foretool.storage.records import ToolId
 
 if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModel
@@ -33,13 +33,12 @@ class ListGrowth:
 
     timeline: Timeline
     replay: Replay
-    prior: ListPrior
     size: ListSize
     results: Results
     prompted: frozenset[str]
     """Tasks that a hook recorded before their first call."""
-    fills: bool
-    """Whether tools that were never used fill a first list."""
+    first: Sequence[ToolId]
+    """The tools that fill a first list, best first."""
 
     def learn(self, known: KnownModels, say: Say) -> MethodResult:
         """Fit the growth for the models that serve now, on tasks that none of them had seen; promote it if it costs
@@ -88,10 +87,11 @@ class ListGrowth:
         self, served: Mapping[str, LearnedModel], factors: Mapping[str, float], first: int, last: int
     ) -> Segment:
         learned = LearnedModels(served, Factors(self.results.encoders, dict(factors))) if served else None
+        usage = self.timeline.usage_before(first)
         return Segment(
             self.replay.pipeline({}), learned,
             self.timeline.episodes[first:last], self.replay.upstream_of, prompted=self.prompted,
-            usage=self.timeline.usage_before(first), order=self.prior.order(self.timeline.calls(0, first)),
+            usage=usage, order=order_by_use(usage.values(), self.size.tokens, 0.0, 1.0),
         )  # fmt: skip
 
     def _segments(self, known: KnownModels) -> Iterator[Segment]:
@@ -133,7 +133,7 @@ class ListGrowth:
         episodes = self.timeline.episodes[-MOST_REPLAYED:]
         unlearned = Segment(
             self.replay.pipeline({}), None, episodes, self.replay.upstream_of, usage={},
-            order=self.prior.first if self.fills else (), prompted=self.prompted,
+            order=self.first, prompted=self.prompted,
         )  # fmt: skip
         return training.allowance(unlearned, self.size.tokens, self.size.budget, self._base(FixedRule()))
 

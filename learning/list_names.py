@@ -14,13 +14,12 @@ from typing import Final
 import msgspec
 
 from foretool.learning.list_fill import ListSize
-from foretool.learning.list_prior import Calls, ListPrior
 from foretool.learning.results import MethodResult, Results, Say
-from foretool.learning.timeline import LEAST_REPLAYED, MOST_REPLAYED, Timeline
+from foretool.learning.timeline import LEAST_REPLAYED, MOST_REPLAYED, Timeline, usage_of
 from foretool.retrieval.evaluation import paired_difference
 from foretool.server.catalog import models
 from foretool.server.catalog.models import NamedShare
-from foretool.server.lists.order import ListBudget, NameCost
+from foretool.server.lists.order import ListBudget, NameCost, order_by_use
 from foretool.storage.records import Artifact, ToolId
 
 _LEAST_EARLIER: Final = 20
@@ -33,12 +32,15 @@ NAMED_CALL: Final = 0.05
 """What a call of a named tool costs, in discovery turns: without its definition a model now and then calls it wrong."""
 
 
+Calls = Sequence[tuple[ToolId, ...]]
+"""The calls of each episode, oldest first."""
+
+
 @dataclass(frozen=True)
 class ListNames:
     """Fits the share of names, and compares it with the one in use on later tasks."""
 
     timeline: Timeline
-    prior: ListPrior
     size: ListSize
     name_cost: Callable[[ToolId], NameCost]
     results: Results
@@ -88,7 +90,7 @@ class ListNames:
 
     def _costs(self, share: float, earlier: Calls, later: Sequence[tuple[ToolId, ...]]) -> list[float]:
         budget = ListBudget(self.size.tokens, self.name_cost, self.size.budget, share)
-        return turn_costs(*budget.split(self.prior.order(earlier)), later)
+        return turn_costs(*budget.split(order_by_use(usage_of(earlier).values(), self.size.tokens, 0.0, 1.0)), later)
 
 
 def turn_costs(

@@ -23,7 +23,6 @@ from foretool.learning.checkpoints import Checkpoints, describe_done, is_unfinis
 from foretool.learning.encoded_texts import EMBED_S, EncodedTexts
 from foretool.learning.list_fill import ListSize, WholeLists
 from foretool.learning.list_names import ListNames
-from foretool.learning.list_prior import ListPrior
 from foretool.learning.results import MethodResult, Results, Say
 from foretool.learning.sampling import LIMITS, SampleLimits, read_sample
 from foretool.learning.shared_words import People, choose_episodes, clean_episodes, clean_missed, sharing
@@ -194,9 +193,7 @@ class Learner:
             config.profiles[""].list_tokens,
             sum(estimate(bytes(definition).decode()) for _, definition in own),
         )
-        first = FirstTools(catalog).order(lambda tool: tool.id in self.upstream_of, self.size.whole)
-        self._prior = ListPrior(self.timeline, self.size, self.results_of_run, first)
-        self._names = ListNames(self.timeline, self._prior, self.size, self._name_cost, self.results_of_run)
+        self._names = ListNames(self.timeline, self.size, self._name_cost, self.results_of_run)
 
     def _embed(self, imported: list[Episode], logged: list[Episode]) -> tuple[list[Episode], list[Episode]]:
         """Return the tasks whose words have vectors, after as many were embedded as a run may embed. A run that goes on
@@ -215,8 +212,8 @@ class Learner:
         """Yield what comes of lists, of each method, of the weights, and of how lists grow; of `methods` alone if
         named."""
         done = self._continued = self._done() if not methods else {}
-        for kind, lists in ((models.PRIOR, self._prior), (models.NAMES, self._names)):
-            yield describe_done(done[kind]) if kind in done else lists.learn(self.say)
+        names = done.get(models.NAMES)
+        yield describe_done(names) if names is not None else self._names.learn(self.say)
         yield WholeLists(self.store).learn(self.say)
         before = self.results_of_run.numbers()
         for kind, trained in register.METHODS.items():
@@ -286,10 +283,11 @@ class Learner:
     def _growth(self) -> ListGrowth:
         from foretool.learning.list_growth import ListGrowth
 
+        fills = self.config.settings.list_fill
+        first = FirstTools(self.catalog).order(lambda tool: tool.id in self.upstream_of, self.size.whole)
         return ListGrowth(
-            self.timeline, self.replay, self._prior, self.size, self.results_of_run, self.prompted,
-            self.config.settings.list_fill,
-        )  # fmt: skip
+            self.timeline, self.replay, self.size, self.results_of_run, self.prompted, first if fills else ()
+        )
 
     @cached_property
     def prompted(self) -> frozenset[str]:

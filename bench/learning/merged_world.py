@@ -16,7 +16,7 @@ lists of the first day. Then each arm plays the same later tasks with lists made
     defined        used tools are defined and not named
     names          used tools are defined or named
     names 50%      with another share of the list for names
-    names + X      with X besides: `prior`, or a model that was trained on the log and serves whatever a replay says
+    names + X      with X besides: a model that was trained on the log and serves whatever a replay says
     growing        a list that gains tools, with the names of a frozen one
     all            everything that was trained
 
@@ -49,7 +49,6 @@ from bench.learning.simulation import read_names, size
 from bench.options import make_parser
 from bench.proxy.many_servers import read_set
 from foretool.learning.encoded_texts import EncodedTexts
-from foretool.learning.list_prior import HALF_LIFE, call_shares, make_prior
 from foretool.learning.training import Material, TooLittle
 from foretool.retrieval import methods
 from foretool.retrieval.evaluation import paired_difference
@@ -99,7 +98,6 @@ class Arm(Struct, frozen=True):
     """The models that serve."""
     follows_use: bool = True
     list_names: bool = True
-    prior: bool = False
     policy: Policy = "frozen"
     share: float | None = None
     """Of the list for names; None is what ships."""
@@ -362,7 +360,7 @@ def play(proxy: Proxy, tasks: Sequence[Task], arm: Arm, *, hook: bool) -> Cost:
 def train(
     chosen: Sequence[str], proxy: Proxy, texts: EncodedTexts | None, episodes: Sequence[Episode], tools: Sequence[Tool]
 ) -> dict[str, bytes]:
-    """The bytes of each model that can be trained on the log, and of the fitted prior."""
+    """The bytes of each model that can be trained on the log."""
     material = Material(
         tuple(tools), tuple(episodes), documents=texts.documents if texts else None,
         queries=texts.queries if texts else None,
@@ -375,8 +373,7 @@ def train(
             found[kind] = methods.import_object(method.training).train(material, lambda what, share: None)
         except (ImportError, TooLittle) as error:
             print(json.dumps({"left_out": kind, "why": str(error)}), flush=True)
-    prior = make_prior(call_shares([each.calls for each in episodes], HALF_LIFE), 1.0)
-    return {**found, models.PRIOR: msgspec.json.encode(prior)}
+    return found
 
 
 def arms(kinds: Sequence[str]) -> list[Arm]:
@@ -384,9 +381,9 @@ def arms(kinds: Sequence[str]) -> list[Arm]:
     alone = [Arm(f"names + {kind}", (kind,)) for kind in kinds]
     return [
         Arm("nothing", follows_use=False), Arm("defined", list_names=False), Arm(PEN),
-        Arm("names + prior", prior=True), *alone, Arm("growing", policy="growing"),
+        *alone, Arm("growing", policy="growing"),
         *(Arm(f"names {share:.0%}", share=share) for share in SHARES),
-        Arm("growing + dtdr", ("dtdr",), policy="growing"), Arm("all", tuple(kinds), prior=True),
+        Arm("growing + dtdr", ("dtdr",), policy="growing"), Arm("all", tuple(kinds)),
     ]  # fmt: skip
 
 
@@ -412,23 +409,20 @@ async def run_order(
             episodes.append(Episode(task.calls, (task.query,), key=f"s:{len(episodes)}", at=proxy.now))
         trained = train(chosen, proxy, texts, episodes, proxy.app.catalog.tools())
         end = proxy.now
-    kinds = [kind for kind in trained if kind != models.PRIOR]
-    print(json.dumps({"order": seed, "log": log, "trained": kinds, "took_s": round(time.perf_counter() - started)}),
-          flush=True)  # fmt: skip
+    took = round(time.perf_counter() - started)
+    print(json.dumps({"order": seed, "log": log, "trained": list(trained), "took_s": took}), flush=True)
     found: dict[str, Cost] = {}
-    for arm in arms(kinds):
+    for arm in arms(list(trained)):
         if chosen and arm.name not in chosen:
             continue
         copy = world.folder / "arm.sqlite3"
         shutil.copy(place if arm.follows_use else world.first, copy)
         with world.open(copy, late=True, list_names=arm.list_names) as proxy:
             proxy.now = end
-            if arm.prior:
-                proxy.store.artifacts.add(models.PRIOR, trained[models.PRIOR], {}, promote=True)
             if arm.share is not None:
                 share = msgspec.json.encode(models.NamedShare(arm.share))
                 proxy.store.artifacts.add(models.NAMES, share, {}, promote=True)
-            if arm.prior or arm.share is not None:
+            if arm.share is not None:
                 proxy.store.artifacts.bump_version()
             proxy.embed()
             opened = {kind: models.open_model(kind, trained[kind]) for kind in arm.kinds}

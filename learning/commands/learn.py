@@ -185,7 +185,7 @@ def _report(store: Store, as_json: bool) -> int:
     for each in latest.values():
         output.say(f"{each.kind} {each.number}, {_state(each)}: {each.report['reason']}")
     output.say(
-        "was, became: mean reciprocal rank of the next tool on later tasks; for lists (prior) the share that was in it;"
+        "was, became: mean reciprocal rank of the next tool on later tasks;"
         " for growth the share of calls of hidden tools, and the difference in tokens a task, discoveries included"
     )
     return 0
@@ -202,7 +202,7 @@ def _state(artifact: Artifact) -> str:
 def _figures(report: dict[str, Any]) -> tuple[str, str, str]:
     old, new = report.get("old", {}), report.get("new", {})
     low, mean, high = report.get("difference", (0.0, 0.0, 0.0))
-    key = next((key for key in ("mrr", "in_list", "hidden") if key in new), "mrr")
+    key = next((key for key in ("mrr", "hidden") if key in new), "mrr")
     difference = f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
     if key == "hidden":
         difference = f"{mean:+,.0f} ({low:+,.0f} to {high:+,.0f})"

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 WEIGHTS: Final = "weights"
 """The kind of the refitted weights; its bytes are JSON (`rankers.learned.Factors`)."""
-PRIOR: Final = "prior"
-"""The kind of the prior that orders lists; its bytes are JSON (`server.lists.order.Prior`)."""
 GROWTH: Final = "growth"
 """The kind of what lists gain; its bytes are JSON (`retrieval.chances.Growth`)."""
 NAMES: Final = "names"
@@ -210,15 +208,13 @@ class LearnedLists:
     def __init__(self, store: Store) -> None:
         self._artifacts = store.artifacts
 
-    def prior(self) -> tuple[int, bytes]:
-        """Return the number of the last learning run and the prior that orders lists (`server.lists.order.Prior`);
-        (0, b"") if nothing was learned or the store does not answer."""
+    @property
+    def runs(self) -> int:
+        """The number of the last learning run; 0 if nothing was learned or the store does not answer."""
         try:
-            version = self._artifacts.version
-            whole = self._artifacts.load_intact(PRIOR) if version else []
+            return self._artifacts.version
         except StorageError:
-            return 0, b""
-        return version, whole[0][1] if whole else b""
+            return 0
 
     def named_share(self) -> float:
         """Return the share of a list's tokens that goes to names of tools (`NamedShare`); `FIRST_NAMED` if nothing

@@ -10,7 +10,7 @@ A tool is on the list for one of these reasons. `maker.ListDraft.choose` reads i
    `list_whole_tokens` where nobody has set that, as a model works best with all tools of a small catalog.
 4. *It is pinned.* The user's pins are listed whatever they take.
 5. *It is needed more than others.* The other tools compete for the tokens that are left, in this order (`order`): what
-   was learned and used, by need per token; what fits the profile's description and the latest tasks; and only where
+   was used, per token; what fits the profile's description and the latest tasks; and only where
    the list may name nothing, what is needed at first, before anything was called. Where the client shows pages of
    servers, tools with pages go before all of these (`pages`). A tool whose latest calls all failed does not compete.
    The first in the order that still fit are listed.

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-import msgspec
 from msgspec import Struct
 
 from foretool.retrieval.rankers.usage import HALF_LIFE_S
@@ -23,7 +21,7 @@ from foretool.server.catalog.models import LearnedLists
 from foretool.server.catalog.search import Search
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.lists import own_tools, pages
-from foretool.server.lists.order import FirstTools, ListBudget, NameCost, Prior, order_tools
+from foretool.server.lists.order import FirstTools, ListBudget, NameCost, order_by_use
 from foretool.server.protocol import apps, jsonrpc, versions
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide
@@ -251,7 +249,7 @@ class ListDraft:
 
     @cached_property
     def ranked(self) -> tuple[ToolId, ...]:
-        """The tools in the order in which they compete: by what was learned and by usage, then by relevance to the
+        """The tools in the order in which they compete: by usage, then by relevance to the
         profile's description and to recorded tasks, then by what is needed at first; none where all are listed."""
         if self.shows_all:
             return ()
@@ -264,7 +262,7 @@ class ListDraft:
     def rank_use(self, listed: Iterable[ToolId]) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they would compete now. What is `listed` for its relevance comes after
         what was used: searching again before the first list would cost more than it gains."""
-        needed = dict.fromkeys([*self._order_by_need(self.usages), *listed])
+        needed = dict.fromkeys([*self._order_by_use(self.usages), *listed])
         ranked = tuple(filter(self._is_there, needed))
         return pages.put_pages_first(ranked, self._catalog, self.reach, self.competes)
 
@@ -282,8 +280,8 @@ class ListDraft:
 
     @cached_property
     def _needed(self) -> list[ToolId]:
-        """The tools that were used, or of which something learned says that they are needed, best first."""
-        return self._order_by_need([usage for usage in self.usages if self._is_there(usage.tool)])
+        """The tools that were used, best first."""
+        return self._order_by_use([usage for usage in self.usages if self._is_there(usage.tool)])
 
     def competes(self, tool: Tool) -> bool:
         """Return whether a tool competes for the budget: it is not pinned, its latest calls did not all fail, and the
@@ -312,25 +310,16 @@ class ListDraft:
     @property
     def fills(self) -> bool:
         """Whether tools that were never used fill the rest of the list."""
-        return self._settings.list_fill and self._prior.fill
+        return self._settings.list_fill
 
     @cached_property
     def usages(self) -> list[Usage]:
         """How often each tool was used, under the name that it has now."""
         return self._catalog.meanings.count_under_new_names(self._maker.inputs.recorder.usage_of(self.profile.name))
 
-    @cached_property
-    def _prior(self) -> Prior:
-        """What was learned about lists; what holds without learning if there is nothing, or it is damaged."""
-        if learned := self._maker.inputs.learned.prior()[1]:
-            with suppress(msgspec.MsgspecError):
-                return msgspec.json.decode(learned, type=Prior)
-        return Prior()
-
-    def _order_by_need(self, usages: Sequence[Usage]) -> list[ToolId]:
-        """Order tools by expected need per token, or by usage alone if nothing was learned."""
+    def _order_by_use(self, usages: Sequence[Usage]) -> list[ToolId]:
         now = self._maker.inputs.recorder.now()
-        return order_tools(self._prior, usages, self._catalog.tokens, now, HALF_LIFE_S)
+        return order_by_use(usages, self._catalog.tokens, now, HALF_LIFE_S)
 
     # -- how the list is written
 
@@ -427,7 +416,7 @@ class ListDraft:
             settings.pin, profile.servers, settings.list_whole, settings.list_fill, settings.list_names,
         )  # fmt: skip
         yield "".join(map(repr, parts)).encode()
-        if (run := self._maker.inputs.learned.prior()[0]) and self.policy != "full":
+        if (run := self._maker.inputs.learned.runs) and self.policy != "full":
             yield b"learned %d" % run
         for _, definition in self.own:
             yield bytes(definition)

@@ -1,8 +1,7 @@
 """Says which tools come first: the order in which they compete for a list, and what a list gains when it grows.
 
-The order is by need per token: two small tools that are needed now and then may be worth more than a large one that is
-needed often. `Prior` says how much the next task is likely to need each tool, before a word of it is known; while
-nothing was learned or used, `FirstTools` asks the priors that come with foretool.
+The order is by use per token: two small tools that are needed now and then may be worth more than a large one that is
+needed often. While nothing was used, `FirstTools` asks the priors that come with foretool.
 
 A list grows after a search or a prediction: by a few of the best tools (`FixedRule`), or once growing was learned by
 those whose probability of being needed, times the price of a hidden call, reaches their tokens (`LearnedRule`).
@@ -15,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.retrieval import priors
@@ -30,10 +29,8 @@ from foretool.storage.steps import Steps, finish
 if TYPE_CHECKING:
     from foretool.server.catalog.catalog import Catalog
 
-SIZE_PENALTY: Final = 0.5
-"""How much the size of a tool counts in a list until that was learned."""
-LEARNED_NEED: Final = 0.7
-"""What the learned need counts beside plain usage, which knows what happened since the last learning run."""
+_SIZE_PENALTY: Final = 0.5
+"""How much the size of a tool counts against it: at 0 not at all, at 1 as use per token."""
 _BETWEEN: Final = 2
 """Tokens between two names."""
 BASE_SHARE: Final = 0.5
@@ -53,32 +50,13 @@ the first client waits."""
 Tokens = Callable[[ToolId], int]
 
 
-# By need
+# By use
 
 
-class Prior(Struct, frozen=True):
-    """How much each tool is needed."""
-
-    need: dict[ToolId, float] = {}
-    """The share of the calls of a coming task; the shares add up to 1 at most."""
-    size_penalty: float = field(default=SIZE_PENALTY, name="thrift")
-    """How much the size of a tool counts against it: at 0 not at all, at 1 as need per token."""
-    fill: bool = True
-    """Whether tools that were never used fill the rest of a list."""
-
-
-def order_tools(prior: Prior, usages: Iterable[Usage], tokens: Tokens, now: float, half_life_s: float) -> list[ToolId]:
-    """Sort tools as they compete for a budget; equal tools come by name. What several usages say of one tool adds
-    up."""
-    used: dict[ToolId, float] = {}
-    for each in usages:
-        used[each.tool] = used.get(each.tool, 0.0) + decay_usage(each, now, half_life_s)
-    total = sum(used.values()) or 1.0
-    worth = {
-        tool: LEARNED_NEED * prior.need.get(tool, 0.0) + (1.0 - LEARNED_NEED) * used.get(tool, 0.0) / total
-        for tool in {*prior.need, *used}
-    }
-    value = {tool: share / max(tokens(tool), 1) ** prior.size_penalty for tool, share in worth.items() if share > 0.0}
+def order_by_use(usages: Iterable[Usage], tokens: Tokens, now: float, half_life_s: float) -> list[ToolId]:
+    """Sort tools as they compete for a budget; equal tools come by name."""
+    used = {each.tool: decay_usage(each, now, half_life_s) for each in usages}
+    value = {tool: count / max(tokens(tool), 1) ** _SIZE_PENALTY for tool, count in used.items() if count > 0.0}
     return sorted(value, key=lambda tool: (-value[tool], tool))
 
 

@@ -18,10 +18,8 @@ KEPT_MODELS: Final = 3
 """Models of a kind whose bytes are kept: the served one, and those that a rollback can bring back."""
 
 _COLUMNS = "id, kind, number, created_at, sha256, length(data), active, previous, promoted_at, report"
-# Earlier versions learned for one profile too, under kinds such as `dtdr@ops`, which nothing reads any more.
-_FOR_ALL = "kind NOT LIKE '%@%'"
-_ACTIVE = f"SELECT {_COLUMNS} FROM artifacts WHERE active = 1 AND {_FOR_ALL} ORDER BY kind"  # noqa: S608  # constants
-_HISTORY = f"SELECT {_COLUMNS} FROM artifacts WHERE {_FOR_ALL} AND (? IS NULL OR kind = ?) ORDER BY id DESC LIMIT ?"  # noqa: S608
+_ACTIVE = f"SELECT {_COLUMNS} FROM artifacts WHERE active = 1 ORDER BY kind"  # noqa: S608  # constants
+_HISTORY = f"SELECT {_COLUMNS} FROM artifacts WHERE (? IS NULL OR kind = ?) ORDER BY id DESC LIMIT ?"  # noqa: S608
 _ADD = insert_into(
     "artifacts", ("kind", "number", "created_at", "sha256", "data", "active", "previous", "promoted_at", "report")
 )

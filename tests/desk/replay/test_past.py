@@ -30,19 +30,19 @@ def test_usage_is_that_of_the_moment_and_grows_with_what_is_played(tmp_path: Pat
 def test_a_model_counts_from_its_promotion_on(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS)
     with open_store(loader.load(path).storage) as kept:
-        kept.artifacts.add("prior", b"first", {}, promote=True, at=START + HOUR)
+        kept.artifacts.add("names", b"first", {}, promote=True, at=START + HOUR)
         kept.artifacts.add("run", b"", {}, promote=False, at=START + 2 * HOUR)
-        kept.artifacts.add("prior", b"second", {}, promote=True, at=START + 3 * HOUR)
+        kept.artifacts.add("names", b"second", {}, promote=True, at=START + 3 * HOUR)
         with PastStore(kept, read_past(kept, START)) as past:
             seen = []
             for hours in (0, 1, 2, 3):
                 past.time = START + hours * HOUR
-                served = [data for _, data in past.artifacts.load_intact("prior")[:1]]
+                served = [data for _, data in past.artifacts.load_intact("names")[:1]]
                 seen.append((past.artifacts.version, served, len(past.artifacts.served())))
             assert seen == [(0, [], 0), (1, [b"first"], 1), (2, [b"first"], 1), (3, [b"second"], 1)]
-            assert past.artifacts.active("prior") is not None
+            assert past.artifacts.active("names") is not None
             past.time = START
-            assert past.artifacts.active("prior") is None and past.artifacts.history() == []
+            assert past.artifacts.active("names") is None and past.artifacts.history() == []
 
 
 def test_what_was_asked_before_and_who_lists_again_is_known(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +17,6 @@ from learned_fakes import Counted, CountedMethod
 from foretool.learning.commands.learn import _figures
 from foretool.retrieval import chances, methods
 from foretool.retrieval.methods import TrainedMethod
-from foretool.server import offline
 from foretool.server.catalog import models
 from foretool.server.commands.group import run
 from foretool.server.config import loader as configs
@@ -61,16 +59,14 @@ def test_demonstrations_are_imported_learned_from_reported_and_rolled_back(
     assert run(["learn", "--report", *config]) == 0
     assert "dtdr 1, served: reciprocal rank " in " ".join(capsys.readouterr().out.split())
     assert run(["learn", "--report", "--json", *config]) == 0
-    assert [each["kind"] for each in json.loads(capsys.readouterr().out)["served"]] == ["dtdr", "prior"]
+    assert [each["kind"] for each in json.loads(capsys.readouterr().out)["served"]] == ["dtdr"]
 
     assert run(["search", "weather or moon", "--json", *config]) == 0
     best = json.loads(capsys.readouterr().out)["matches"][0]
     assert (best["tool"], "history" in best["parts"]) == ("sky__moon", True), best
 
     assert run(["learn", "--rollback", *config]) == 0
-    assert capsys.readouterr().out == "".join(
-        f"{kind} 1 no longer serves; none serves; ranking goes on without it\n" for kind in ("dtdr", "prior")
-    )
+    assert capsys.readouterr().out == "dtdr 1 no longer serves; none serves; ranking goes on without it\n"
     assert run(["learn", "--rollback", *config]) == 0
     assert "there is nothing to roll back" in capsys.readouterr().out
 
@@ -111,29 +107,6 @@ def test_how_lists_grow_is_reported_and_rolled_back_with_its_models(
     ]  # fmt: skip
     with open_store(configs.load(path).storage) as store:
         assert models.LearnedLists(store).base() == 0
-
-
-@requirement("learn:command")
-def test_what_an_earlier_version_learned_for_one_profile_is_read_nowhere(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = ["--config", str(path)]
-    with open_store(configs.load(path).storage) as store:
-        for kind in ("dtdr", "prior", "growth", "weights"):
-            store.artifacts.add(kind, b"of one profile", {"episodes": 50}, promote=True)
-        database: Any = store._database  # type: ignore[attr-defined]
-        database.run("UPDATE artifacts SET kind = kind || '@ops'")
-        store.artifacts.bump_version()
-        assert (store.artifacts.served(), store.artifacts.history(), models.read_models(store)) == ({}, [], {})
-        assert (models.LearnedLists(store).prior(), models.LearnedLists(store).base()) == ((1, b""), None)
-        with offline.open_offline(configs.load(path)) as app:
-            assert models.install_models(app.search, store) == ()
-    assert run(["learn", "--report", *config]) == 0
-    assert "Nothing was learned yet" in capsys.readouterr().out
-    assert run(["learn", "--rollback", *config]) == 0
-    assert "there is nothing to roll back" in capsys.readouterr().out
-    assert run(["status", *config]) == 0
-    assert "@ops" not in capsys.readouterr().out
 
 
 def test_what_is_wrong_is_said(tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,10 +12,8 @@ from foretool.retrieval import chances, methods
 from foretool.retrieval.methods import TrainedMethod
 from foretool.server.catalog import models
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.models import LearnedLists, OpenedModels, open_models, read_models
-from foretool.server.lists.order import Prior
+from foretool.server.catalog.models import OpenedModels, open_models, read_models
 from foretool.storage.opening import open_store
-from foretool.storage.records import ToolId
 
 np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
@@ -66,16 +64,20 @@ async def test_a_running_proxy_takes_up_a_model_after_its_first_list() -> None:
 
 @requirement("learn:list")
 async def test_a_list_changes_when_learning_has_run_and_clients_are_told() -> None:
-    async with proxy_over(calc(), policy="frozen") as stage:
+    own = ["call_tool", "call_tool_write", "discover_tools"]
+    async with proxy_over(calc(), policy="growing") as stage:
         client = stage.client
         await client.initialize()
-        assert await client.list_tools() == ["call_tool", "call_tool_write", "discover_tools"]
+        await client.call_tool("calc__sub", {})
+        assert await client.list_tools() == ["calc__sub", *own]
         artifacts = stage.store.artifacts
-        artifacts.add("prior", msgspec.json.encode(Prior({ToolId("calc__sub"): 1.0})), {}, promote=True)
+        artifacts.add("dtdr", MODEL, {}, promote=True)
+        growth = chances.Growth((0.0,) * 8, price=100.0, base=0, models={"dtdr": 1})
+        artifacts.add("growth", msgspec.json.encode(growth), {}, promote=True)
         artifacts.bump_version()
         await taken(stage)
         await client.heard("notifications/tools/list_changed")
-        assert await client.list_tools() == ["calc__sub", "call_tool", "call_tool_write", "discover_tools"]
+        assert await client.list_tools() == own
 
 
 @requirement("learn:damaged")
@@ -144,11 +146,3 @@ def test_how_lists_grow_counts_for_the_models_it_was_fitted_with_alone() -> None
         assert models.LearnedLists(store).base() == 250
         connection_of(store).execute("UPDATE artifacts SET data = ? WHERE kind = 'growth'", (b"{}",))
         assert models.LearnedLists(store).base() is None
-
-
-def test_the_prior_of_an_empty_store_is_none() -> None:
-    with open_store(":memory:") as store:
-        assert LearnedLists(store).prior() == (0, b"")
-        store.artifacts.add("prior", b"{}", {}, promote=True)
-        store.artifacts.bump_version()
-        assert LearnedLists(store).prior() == (1, b"{}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from fakes import FakeUpstream, config_of, failing_store, search_over, tool
 from requirements import requirement
@@ -15,7 +14,6 @@ from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.lists.epochs import FIRST_S, QUIET_S, ListKeeper
 from foretool.server.lists.hidden import HiddenTools, Why
 from foretool.server.lists.maker import ListInputs, View, list_result
-from foretool.server.lists.order import Prior
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import Recorder
@@ -36,7 +34,7 @@ class Setting:
         tools = [tool("add", "Adds"), tool("sub", "Subtracts"), tool("big", "word " * 800)]
         self.catalog.replace("calc", [raw(each) for each in tools])
         live = LiveConfig(self.config)
-        self.learned: tuple[int, bytes] = (0, b"")
+        self.runs = 0
         self.learned_base: int | None = None
         self.learned_share = 0.5
         self.unlisted: frozenset[str] = frozenset()
@@ -55,9 +53,6 @@ class Setting:
             )
         )
         self.hidden = HiddenTools(self.lists)
-
-    def prior(self) -> tuple[int, bytes]:
-        return self.learned
 
     def base(self) -> int | None:
         return self.learned_base
@@ -130,17 +125,6 @@ def test_a_tool_that_was_used_is_defined_and_the_others_are_named() -> None:
 
 
 @requirement("list:fill")
-def test_a_list_is_not_filled_once_that_was_learned_not_to_pay() -> None:
-    setting = Setting(list_fill=True, list_tokens=600)
-    setting.used("sub")
-    setting.learned = (1, msgspec.json.encode(Prior(fill=False)))
-    assert (setting.view().tools, "calc__add" in setting.view().named) == (("calc__sub", *OWN), False)
-    setting.learned = (2, msgspec.json.encode(Prior(fill=True)))
-    setting.lists.forget()
-    assert (setting.view().tools, "calc__add" in setting.view().named) == (("calc__sub", *OWN), True)
-
-
-@requirement("list:fill")
 def test_what_was_used_comes_before_what_fills_the_list() -> None:
     setting = Setting(list_fill=True, list_tokens=1500)
     assert setting.view().tools == OWN
@@ -164,19 +148,16 @@ def test_a_filled_list_is_the_same_after_a_restart_and_ends_with_the_setting() -
 
 
 @requirement("learn:list")
-def test_what_was_learned_leads_the_list_and_begins_an_epoch() -> None:
-    setting = Setting(list_tokens=600)
-    setting.used("add")
-    assert setting.view().tools == ("calc__add", *OWN)
-    setting.learned = (1, msgspec.json.encode(Prior({ToolId("calc__sub"): 0.9})))
-    assert setting.view().tools == ("calc__add", *OWN)
+def test_what_was_learned_is_in_the_list_of_the_next_epoch() -> None:
+    setting = Setting(list_fill=True, list_tokens=3000)
+    setting.used("big")
+    first = setting.view("growing")
+    assert "calc__big" in first.named
+    setting.runs, setting.learned_share = 1, 0.0
+    assert setting.view("growing") == first
     setting.lists.forget()
-    view = setting.view()
-    assert (view.epoch, view.tools) == (2, ("calc__add", "calc__sub", *OWN))
-    assert view.ranked == ("calc__sub", "calc__add")
-    setting.learned = (2, b"damaged")
-    setting.lists.forget()
-    assert setting.view().tools == ("calc__add", *OWN)
+    view = setting.view("growing")
+    assert view.epoch == 2 and "calc__big" in view.shown
 
 
 def test_a_growing_list_keeps_a_part_of_the_budget_for_its_growth() -> None:
@@ -194,7 +175,7 @@ def test_a_growing_list_begins_with_what_was_learned_to_be_worth_it() -> None:
     add = setting.catalog.tokens(ToolId("calc__add"))
     for run, (base, shown) in enumerate(((None, 2), (0, 0), (add, 1), (10_000, 2))):
         setting.learned_base = base
-        setting.learned = (run, b"")
+        setting.runs = run
         setting.lists.forget()
         assert len(setting.view("growing").tools) == len(OWN) + shown
     # Growing or not, nothing exceeds the budget.

@@ -14,7 +14,6 @@ from foretool.retrieval.ranking import Ranked
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.lists import order
 from foretool.server.lists.order import (
-    LEARNED_NEED,
     MOST_FOUND,
     FirstTools,
     FixedRule,
@@ -22,9 +21,8 @@ from foretool.server.lists.order import (
     ListBudget,
     NameCost,
     Prediction,
-    Prior,
     fill_names,
-    order_tools,
+    order_by_use,
 )
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import ToolId, Usage
@@ -149,23 +147,11 @@ def test_without_a_fit_four_likely_next_tools_are_listed_unless_the_task_is_like
     assert not Prediction({}, end=0.0).goes_on
 
 
-def test_a_size_penalty_prefers_what_is_needed_per_token() -> None:
-    prior = Prior({A: 0.6, B: 0.3, C: 0.1}, size_penalty=0.0)
-    assert order_tools(prior, (), SIZES.__getitem__, 0.0, 1.0) == [A, B, C]
-    penalized = Prior({A: 0.6, B: 0.3, C: 0.1}, size_penalty=1.0)
-    # .6 / 100 = .006, .3 / 10 = .03, .1 / 40 = .0025.
-    assert order_tools(penalized, (), SIZES.__getitem__, 0.0, 1.0) == [B, A, C]
-
-
-def test_usage_since_brings_in_tools_that_learning_has_not_seen() -> None:
-    prior = Prior({A: 0.2, B: 0.1}, size_penalty=0.0)
-    # D alone was used: it has the whole of what usage counts for.
-    assert 1.0 - LEARNED_NEED > LEARNED_NEED * 0.2
-    assert order_tools(prior, [Usage(D, 3, 0, 5.0)], SIZES.__getitem__, 5.0, 1.0) == [D, A, B]
-    assert order_tools(Prior(), [Usage(A, 9, 0, 5.0), Usage(B, 0, 1, 5.0)], SIZES.__getitem__, 5.0, 1.0) == [
-        B,
-        A,
-    ]  # 3 / 10^.5 > 9 / 100^.5
+def test_a_small_tool_comes_before_a_large_one_that_was_used_more_often() -> None:
+    # 3 / 10^.5 > 9 / 100^.5; a tool that a search has found counts as well.
+    used = [Usage(A, 9, 0, 5.0), Usage(B, 3, 0, 5.0), Usage(C, 0, 0, 5.0)]
+    assert order_by_use(used, SIZES.__getitem__, 5.0, 1.0) == [B, A]
+    assert order_by_use([Usage(A, 9, 0, 5.0), Usage(B, 0, 1, 5.0)], SIZES.__getitem__, 5.0, 1.0) == [B, A]
 
 
 def budget(
