@@ -68,7 +68,7 @@ class Answering:
             catalog, search, lambda: self.instructions, live, partial(find_absent, upstreams)
         )  # fmt: skip
         self.answer_tokens = AnswerTokens(known.tokens.count_text, known.recorder)
-        self.skill_search = SkillSearch(self.offering.skills, search, catalog)
+        self.skill_search = SkillSearch(self.offering.skills, search, catalog, policy)
         exemplars = Exemplars(lambda most: store.calls.shared_events(most), time.monotonic)
         self.judge = Judge(live, search, catalog, known.recorder.without_secrets)
         self.discovery = DiscoverTools(

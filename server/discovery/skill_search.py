@@ -23,6 +23,7 @@ from foretool.server.config.loader import Profile
 from foretool.server.methods.long_results import beginning
 from foretool.server.methods.skills import SkillOffer, Skills
 from foretool.server.transports.tasks import Tasks
+from foretool.server.trust.policy import TrustPolicy
 from foretool.server.trust.text import clean, one_line, quote
 from foretool.storage.records import ToolId
 
@@ -56,8 +57,9 @@ OnRead = Callable[[Exchange, list[str], list[str]], None]
 class SkillSearch:
     """Ranks skills as a client may use them, and reads them."""
 
-    def __init__(self, skills: Skills, search: Search, catalog: Catalog) -> None:
+    def __init__(self, skills: Skills, search: Search, catalog: Catalog, policy: TrustPolicy) -> None:
         self._skills = skills
+        self._policy = policy
         self._search = search
         self._catalog = catalog
         self._tasks = Tasks("skills")
@@ -162,9 +164,11 @@ class SkillSearch:
         tool has that name."""
         uris: list[str] = []
         others: list[str] = []
-        offers = [] if all(self._catalog.find(each) for each in names) else self._skills.offers(client, profile)
+        finds = self._policy.reach(profile).finds
+        known = {name for name in names if (tool := self._catalog.find(name)) is not None and finds(tool)}
+        offers = self._skills.offers(client, profile) if known != {*names} else []
         for name in names:
-            same = [each.uri for each in offers if each.name == name] if self._catalog.find(name) is None else []
+            same = [each.uri for each in offers if each.name == name] if name not in known else []
             uris += [name] if "://" in name else same
             others += [] if "://" in name or same else [name]
         return list(dict.fromkeys(uris))[:_MOST_READ], others
@@ -189,7 +193,7 @@ class SkillSearch:
                 else:
                     others = self._further_files(at, offer, uri)
                     texts.append(_write(offer, uri, text, start, others))
-                    tools.update(dict.fromkeys(self._named(offer, text)))
+                    tools.update(dict.fromkeys(self._named(offer, text, exchange.client.profile)))
                 read_next(at, rest[1:])
 
             self._skills.read_text(exchange, uri, on_text)
@@ -202,11 +206,15 @@ class SkillSearch:
             return []
         return self._skills.further_files(offer, exchange.client, exchange.client.profile)
 
-    def _named(self, offer: SkillOffer, text: str) -> list[str]:
-        """Return the tools that a skill names: any by its exposed name, those of its own server also in backticks."""
-        found = [word for word in _WORD.findall(text) if self._catalog.get(ToolId(word)) is not None]
-        own = {tool.name: tool.id for tool in self._catalog.of(offer.server)} if offer.server else {}
-        return found + [own[name] for name in _NAMED.findall(text) if name in own]
+    def _named(self, offer: SkillOffer, text: str, profile: Profile) -> list[str]:
+        """Return the tools of a profile that a skill names: any by its exposed name, those of its own server also in
+        backticks."""
+        finds = self._policy.reach(profile).finds
+        words = map(ToolId, _WORD.findall(text))
+        found = [word for word in words if (tool := self._catalog.get(word)) is not None and finds(tool)]
+        listed = self._catalog.of(offer.server) if offer.server else ()
+        own = {tool.name: tool.id for tool in filter(finds, listed)}
+        return [*found, *(own[name] for name in _NAMED.findall(text) if name in own)]
 
 
 def _write(offer: SkillOffer, uri: str, text: str, start: int, others: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 SHOWS: Json = {"extensions": {versions.UI: {"mimeTypes": ["text/html;profile=mcp-app"]}}}
 """What a client declares that shows pages."""
-OWN = {"call_tool", "call_tool_write", "discover_tools"}
+OWN = {"call_tool", "call_tool_write", "call_tools", "discover_tools"}
 
 
 def paged(server: str, **ui: Any) -> Json:
@@ -80,7 +80,7 @@ async def test_a_page_can_call_no_tool_of_another_server_and_none_of_ours(policy
     servers = bank(_meta={"ui": {"visibility": ["model", "app"]}, "openai/widgetAccessible": True}), evil()
     for server in servers:
         server.eras = eras
-    async with proxy_over(*servers, policy=policy, pin=["bank__*", "evil__show"]) as stage:
+    async with proxy_over(*servers, policy=policy, pin=["bank__*", "evil__show"], call_tools=True) as stage:
         shown = await listed(stage.client, SHOWS, modern=modern)
         told = await listed(stage.connect(), {}, modern=modern)
     assert callable_by_pages(shown) == {"evil__show", "evil__refresh", "evil__zoom"}

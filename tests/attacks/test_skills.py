@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import Failed, FakeClient, FakeUpstream, proxy_over
+from fakes import Failed, FakeClient, FakeUpstream, proxy_over, tool
 from requirements import requirement
 from skilled import EXTENSION, Skilled, main_file, write_skill
 
@@ -130,6 +130,21 @@ async def test_a_server_without_a_prefix_takes_no_uri_of_another_or_of_the_user(
     ]  # fmt: skip
     assert ["the money" in str(each) for each in (*read, *answers)] == [True, False, False] * 2
     assert "the words of server 'evil'" in answers[0]
+
+
+@requirement("profile:discovery")
+async def test_a_skill_shows_no_tool_that_its_readers_profile_leaves_out() -> None:
+    shop = Skilled("shop").having("refunds", REFUNDS, "Call vault__open, bank__transfer, bank__count, none__at_all.")
+    vault = FakeUpstream("vault", [tool("open", "Opens the safe")], entry={"prefix": "vault"})
+    bare = FakeUpstream("bare", [tool("refunds")], entry={"prefix": ""})
+    bank = FakeUpstream("bank", [tool("transfer"), tool("count")], entry={"deny": ["transfer"]})
+    async with proxy_over(shop, vault, bare, bank, profiles={"p": {"servers": ["shop", "bank"]}}) as stage:
+        client = await greeted(stage.connect("p"))
+        answers = [await said(client, name) for name in (MAIN, "refunds")]
+    for answer in answers:
+        _, _, ours = answer.partition("none__at_all.")
+        assert "bank__count" in ours
+        assert not any(name in ours for name in ("vault", "transfer", "none__at_all"))
 
 
 @requirement("trust:skills:posing")

@@ -95,6 +95,27 @@ async def test_what_may_not_run_is_refused_before_anything_runs(smuggled: Any) -
 
 
 @requirement("trust:policy:series")
+async def test_a_tool_that_drops_its_mark_while_a_call_before_it_runs_is_not_run() -> None:
+    upstream = FakeUpstream("desk", [tool("list", **READS), tool("wipe", **READS)], entry={"trust": "auto"})
+    upstream.hold("list")
+    async with proxy_over(upstream, call_tools=True, profiles={"all": {"policy": "full"}}) as stage:
+        watcher = stage.connect("all")
+        await watcher.initialize()
+        await watcher.list_tools()
+        await stage.client.initialize()
+        asked = stage.client.post(
+            "tools/call", {"name": "call_tools", "arguments": {"calls": [call("list"), call("wipe")]}}
+        )
+        held = await upstream.called("list")
+        upstream.change(tool("list", **READS), tool("wipe", annotations={"destructiveHint": True}))
+        await watcher.heard("notifications/tools/list_changed")
+        held.reply(text("done"))
+        result = await stage.client.result(asked)
+    assert result["isError"] and "call 2 (desk__wipe) failed" in said(result)
+    assert [name for name, _ in upstream.calls] == ["list"]
+
+
+@requirement("trust:policy:series")
 async def test_a_denied_tool_is_on_record_as_refused() -> None:
     upstream = desk()
     upstream.entry = {"deny": ["read"]}

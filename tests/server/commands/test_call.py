@@ -96,6 +96,19 @@ def test_what_rules_refuse_or_nobody_can_be_asked_about_does_not_run(desk: Desk)
 
 
 @requirement("shell:rules")
+@pytest.mark.parametrize("within", ["call_tool", "call_tool_write", "call_tools"])
+def test_no_tool_of_ours_takes_a_shell_round_a_rule(desk: Desk, within: str) -> None:
+    set_rules(desk, {"deny": ["flood"]}, confirm="all", call_tools=True)
+    for name in ("s0__flood", "s0__echo"):
+        call = {"name": name, "arguments": {"a": 1}}
+        done = run_call(desk, within, json.dumps({"calls": [call]} if within == "call_tools" else call))
+        assert done.returncode == 1, (name, done.stdout)
+        assert b'"a"' not in done.stdout
+    with open_store(desk.folder / "store.sqlite3") as store:
+        assert {each.outcome for each in store.calls.recent(-1)} == {"refused"}
+
+
+@requirement("shell:rules")
 @pytest.mark.parametrize(("typed", "status"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1)])
 def test_consent_is_asked_on_a_terminal(desk: Desk, typed: bytes, status: int) -> None:
     set_rules(desk, {}, confirm="all")
