@@ -69,9 +69,9 @@ def matrix_of(texts: Sequence[str], rows: Mapping[bytes, bytes]) -> Floats:
     return np.stack([np.frombuffer(rows[digest(text)], np.float32) for text in texts])
 
 
-def open_kept(weights: Weights, cache: Path | None, vectors: VectorStore, *, queries: bool = True) -> KeptEncoder:
+def open_kept(weights: Weights, vectors: VectorStore, *, queries: bool = True) -> KeptEncoder:
     """Open the encoder of these weights; without `queries` its queries are not kept. Raises `EncoderError`."""
-    encoder = encoders.open_encoder(weights, cache)
+    encoder = encoders.open_encoder(weights)
     return KeptEncoder(encoder, vectors, weights.key, weights.query_key if queries else "")
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from foretool.server.catalog import embedding
 from foretool.server.config.settings import Settings
-from foretool.storage.places import models_folder
 from foretool.storage.records import Episode, ToolId
 from foretool.storage.store import Store
 
@@ -52,8 +51,7 @@ class EncodedTexts:
 
         try:
             weights = embedding.find_weights(settings)
-            folder = models_folder(store.path)
-            encoders = [open_any_encoder(each, folder, key=settings.encoder_key) for each in weights]
+            encoders = [open_any_encoder(each, key=settings.encoder_key) for each in weights]
         except (EncoderError, OSError):
             return None
         return cls(weights, encoders, store) if weights else None

@@ -1,27 +1,23 @@
 """Adapters: a trained encoder as two thin matrices for each wide matrix of a known model.
 
 Training leaves the weights of an installed model as they are and adds to each matrix W (in, out) a product A B of rank
-r (LoRA). Only A and B are kept: about a megabyte instead of ninety. Serving takes the model apart once (onnxruntime
-writes its numbers, folded to float32, into a file of their own) and adds A B to them in place. ONNX files are read here
-as far as this takes: the names, shapes and places of a graph's initializers.
+r (LoRA). Only A and B are kept: about a megabyte instead of ninety. `apply_adapter` adds A B to the model in memory
+when it is opened, so nothing is written.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from math import prod
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from foretool.retrieval.model_format import NUMBERS, Floats, ModelError, pack, unpack
+from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
+from foretool.retrieval.onnx_graph import Graph
 
 METHOD, _VERSION = "ports", 1
-_FLOAT32 = 1  # TensorProto.DataType
 _KINDS = ("float32", "float16")
 """The types in which the thin matrices may be stored."""
 
@@ -69,79 +65,25 @@ def check_base(adapter: Adapter, base: str) -> None:
         raise ModelError(f"ports: trained on weights {adapter.base[:12]}, the encoder has {base[:12]}; train it again")
 
 
-def matrices(model: Path) -> dict[str, Floats]:
-    """Return the float32 initializers by name, read from the file beside the model."""
-    return _matrices(model, np.memmap(model.with_name(NUMBERS), np.uint8, "r"))
+def matrices(model: bytes) -> dict[str, Floats]:
+    """Return the float32 matrices of a model by name, those that it keeps as small integers among them."""
+    graph = Graph(model)
+    return {name: rows for name in graph.names() if (rows := graph.matrix(name)) is not None}
 
 
-def apply_adapter(adapter: Adapter, model: Path) -> None:
-    """Add the changes to a model that was taken apart. Raises `ModelError`, and writes nothing, if one does not fit."""
-    data = np.memmap(model.with_name(NUMBERS), np.uint8, "r+")
-    found = _matrices(model, data)
+def apply_adapter(adapter: Adapter, model: bytes) -> bytes:
+    """Return the model with the changes added to its matrices. Raises `ModelError` if one does not fit.
+
+    A matrix of small integers becomes one of float32 where it is changed. A table whose rows are looked up stays small,
+    and the rows that were looked up are multiplied (MiniLM's vocabulary: 12 instead of 47 MB in memory).
+    """
+    graph = Graph(model)
     for name, (left, right) in adapter.changes.items():
-        shape = (left.shape[0], right.shape[1])
-        if name not in found or found[name].shape != shape:
-            raise ModelError(f"ports: {name} {shape}: the model has {found[name].shape if name in found else 'none'}")
-    for name, (left, right) in adapter.changes.items():
-        found[name] += left @ right  # other readers of the file see it at once; nothing waits for the disk
-
-
-def _matrices(model: Path, data: NDArray[np.uint8]) -> dict[str, Floats]:
-    """Return the float32 initializers whose numbers stand in `data`, as views of it."""
-    found = {}
-    for graph in _read(model.read_bytes())[7]:
-        for tensor in map(_read, _read(graph)[5]):
-            told = {_text(entry[1]): _text(entry[2]) for entry in map(_read, tensor[13])}
-            if "offset" in told and next(_numbers(tensor[2]), 0) == _FLOAT32:
-                shape, start = tuple(_numbers(tensor[1])), int(told["offset"])
-                rows = data[start : start + 4 * prod(shape)].view(np.float32)
-                found[_text(tensor[8])] = rows.reshape(shape)
-    return found
-
-
-# Protocol buffers
-
-
-def _read(message: bytes | memoryview) -> dict[int, list[Any]]:
-    """Return the fields of a message by number: varints as they are, everything else as bytes."""
-    view, at = memoryview(message), 0
-    found: dict[int, list[Any]] = defaultdict(list)
-    while at < len(view):
-        tag, at = _varint(view, at)
-        kind = tag & 7
-        if kind == 0:
-            value, at = _varint(view, at)
-            found[tag >> 3].append(value)
-            continue
-        size = {1: 8, 5: 4}.get(kind, 0)
-        if kind == 2:
-            size, at = _varint(view, at)
-        found[tag >> 3].append(view[at : at + size])
-        at += size
-    return found
-
-
-def _numbers(values: Sequence[int | memoryview]) -> Iterator[int]:
-    """Yield the varints of a field, packed or not."""
-    for value in values:
-        if isinstance(value, int):
-            yield value
-            continue
-        at = 0
-        while at < len(value):
-            found, at = _varint(value, at)
-            yield found
-
-
-def _text(values: Sequence[memoryview]) -> str:
-    return bytes(values[0]).decode("utf-8", "replace") if values else ""
-
-
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
+        rows, shape = graph.matrix(name), (left.shape[0], right.shape[1])
+        if rows is None or rows.shape != shape:
+            raise ModelError(f"ports: {name} {shape}: the model has {'none' if rows is None else rows.shape}")
+        # `left @ right` would start numpy's threads, which takes a second on a busy machine.
+        rows += np.einsum("ir,rj->ij", left, right)
+        graph.replace(name, rows)
+    graph.look_up_first()
+    return graph.dumps()

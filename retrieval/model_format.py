@@ -25,8 +25,6 @@ Reading = tuple[Floats, ...]
 """The vectors of one text by all encoders, in their order; (dimension,) each, of length 1."""
 
 HEADER = "header"
-NUMBERS = "numbers.bin"
-"""The file beside a prepared ONNX model that holds its numbers."""
 _MOST_BYTES = 2**30
 """The largest size of an unpacked model; a few kilobytes can claim to be terabytes."""
 

@@ -189,7 +189,6 @@ class App:
         self.guard.attempt("storage", self.store_watch.tick)
         async with asyncio.TaskGroup() as tasks:
             self._launcher.run(tasks)
-            self.known.embedding.begin_early()
             keeper = tasks.create_task(self._keep_house())
             reader = tasks.create_task(self.guard.keep("prompts", self.answering.prompts.watch))
             try:

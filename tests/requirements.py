@@ -881,7 +881,7 @@ MANIFEST: Final[dict[str, Promise]] = {
         "docs/retrieval.md: which encoder", "training on a log changes how tasks are read, and tools keep their vectors"
     ),
     "encoder:room": Promise(
-        "docs/retrieval.md: which encoder", "without room for the trained encoder words alone rank, and it is said"
+        "docs/retrieval.md: which encoder", "an encoder is opened without a file beside its package"
     ),
     "masstool:score": Promise("docs/learning.md: MassTool", "a task like an earlier one gets the tools that one took"),
     "masstool:trust": Promise("docs/learning.md: MassTool", "far from all known tasks nothing is added"),

@@ -204,7 +204,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     wishes = read_wishes(arguments.data)
     with open_vectors(arguments.cache) as vectors:
-        untrained = open_kept(base(), arguments.cache / "encoders", vectors).documents(wishes.texts)
+        untrained = open_kept(base(), vectors).documents(wishes.texts)
     start = scaled(adapters.loads(arguments.start.read_bytes()), START)
     arguments.out.write_bytes(train(wishes, untrained, start, arguments.cache / "model").dumps())
 

@@ -226,12 +226,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     with open_vectors(cache) as vectors:
         if arguments.what == "train":
             found = [*encoders.resolve_weights("minilm-tools+bge-small"), find_larger(cache / "larger")]
-            teachers = [open_kept(each, cache / "encoders", vectors) for each in found]
+            teachers = [open_kept(each, vectors) for each in found]
             out.write_bytes(train(folders_of(arguments), servers, start, cache, teachers).dumps())
             return
-        encoder = open_kept(base(), cache / "encoders", vectors)
+        encoder = open_kept(base(), vectors)
         known = apart_from(measured(data, servers), queries_of(arguments.apart))
-        for row in report(known, with_queries_of([start.read_bytes(), out.read_bytes()], cache, encoder)):
+        for row in report(known, with_queries_of([start.read_bytes(), out.read_bytes()], encoder)):
             print_row(row, arguments.json, width=18)
 
 

@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     out: Path = parser.parse_args(argv).out
     words = words_by_stem()
     (weights,) = encoders.resolve_weights("minilm")
-    vectors = encoders.open_encoder(weights, None).documents(list(words.values()))
+    vectors = encoders.open_encoder(weights).documents(list(words.values()))
     found = sorted(lines(words, vectors), key=str.encode)
     out.write_text("".join(f"{line}\n" for line in found), "utf-8")
     print(f"{len(words)} words, {len(found)} lines, {out.stat().st_size} bytes")

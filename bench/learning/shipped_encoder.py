@@ -285,13 +285,11 @@ class QueriesOnly:
         return self._trained.queries(texts)
 
 
-def report(
-    data: Path, model: bytes, cache: Path, sets: Sequence[str], untrained: Sequence[KeptEncoder]
-) -> Iterator[Row]:
+def report(data: Path, model: bytes, sets: Sequence[str], untrained: Sequence[KeptEncoder]) -> Iterator[Row]:
     """A row for each set and ranking: recall before and after, and the interval of the gain."""
     weights, first = base(), untrained[0]
     key = f"queries {weights.key} {sha256(model).hexdigest()[:16]}"
-    adapter = adapted.AdaptedEncoder(weights, model, cache / "encoders")
+    adapter = adapted.AdaptedEncoder(weights, model)
     trained = KeptEncoder(QueriesOnly(adapter, first.encoder), first.vectors, first.key, key)
     after = [trained, *untrained[1:]]
     for name in sets:
@@ -350,7 +348,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     cache: Path = arguments.cache
     with open_vectors(cache) as vectors:
-        opened = [open_kept(each.untrained, cache / "encoders", vectors) for each in encoders.resolve_weights("auto")]
+        opened = [open_kept(each.untrained, vectors) for each in encoders.resolve_weights("auto")]
         if arguments.what == "train":
             train(arguments.data, arguments.out, cache, opened[0])
             return
@@ -359,7 +357,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             train_on(folders, arguments.start, arguments.out, cache, opened[0])
             return
         model = arguments.adapter.read_bytes()
-        for row in report(arguments.data, model, cache, arguments.sets.split(","), opened):
+        for row in report(arguments.data, model, arguments.sets.split(","), opened):
             print_row(row, arguments.json, width=14)
 
 

@@ -192,7 +192,7 @@ def train(
     tasks, documents = teach(made, larger, larger_weights, cache)
     shipped = adapters.loads(start.read_bytes())
     texts = [each.query for each in made.examples]
-    before = adapted.AdaptedEncoder(base(), start.read_bytes(), cache / "encoders").queries(texts)
+    before = adapted.AdaptedEncoder(base(), start.read_bytes()).queries(texts)
     student = Taught(
         base(), made.texts, made.examples, STUDENT, cache / "model", cache / "taught.checkpoint",
         start=scaled(shipped, START),
@@ -209,9 +209,10 @@ def train(
     return scaled(student.encoder.adapter(report), KEPT)
 
 
-def on_both_sides(model: bytes, cache: Path, first: KeptEncoder) -> KeptEncoder:
+def on_both_sides(model: bytes, first: KeptEncoder) -> KeptEncoder:
     """The encoder that reads tasks and tools with an adapter."""
-    made = onnx.open_mapped(base(), adapted.prepare_model(base(), model, cache / "encoders"))
+    file = onnx.installed_file(base()).read_bytes()
+    made = onnx.OnnxEncoder(base(), adapters.apply_adapter(adapters.loads(model), file))
     key = f"both {base().key} {sha256(model).hexdigest()[:16]}"
     return KeptEncoder(made, first.vectors, key, f"{key} queries")
 
@@ -224,14 +225,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     cache, start, out = arguments.cache, arguments.start, arguments.out
     servers = servers_of(arguments)
     with open_vectors(cache) as vectors:
-        first = open_kept(base(), cache / "encoders", vectors)
+        first = open_kept(base(), vectors)
         if arguments.what == "train":
             weights = find_larger(cache / "larger")
-            larger = open_kept(weights, cache / "encoders", vectors)
+            larger = open_kept(weights, vectors)
             made = train(folders_of(arguments), servers, start, cache, first, larger, weights, arguments.steps)
             out.write_bytes(made.dumps())
             return
-        have = [*with_queries_of([start.read_bytes()], cache, first), on_both_sides(out.read_bytes(), cache, first)]
+        have = [*with_queries_of([start.read_bytes()], first), on_both_sides(out.read_bytes(), first)]
         for row in report(apart_from(measured(arguments.data, servers), queries_of(arguments.apart)), have):
             print_row(row, arguments.json, width=18)
 

@@ -243,12 +243,12 @@ def parts(data: Path, servers: Servers) -> Iterator[tuple[str, list[Tool], list[
     yield "wishes held out", tools, wishes
 
 
-def with_queries_of(models: Sequence[bytes], cache: Path, first: KeptEncoder) -> list[KeptEncoder]:
+def with_queries_of(models: Sequence[bytes], first: KeptEncoder) -> list[KeptEncoder]:
     """Encoders whose queries are read with each of these adapters; tools keep the vectors of the untrained encoder."""
     weights = base()
     return [
         KeptEncoder(
-            QueriesOnly(adapted.AdaptedEncoder(weights, model, cache / "encoders"), first.encoder),
+            QueriesOnly(adapted.AdaptedEncoder(weights, model), first.encoder),
             first.vectors, first.key, f"queries {weights.key} {sha256(model).hexdigest()[:16]}",
         )
         for model in models
@@ -318,12 +318,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     data, cache, start, out = arguments.data, arguments.cache, arguments.start, arguments.out
     servers = servers_of(arguments)
     with open_vectors(cache) as vectors:
-        encoder = open_kept(base(), cache / "encoders", vectors)
+        encoder = open_kept(base(), vectors)
         if arguments.what == "train":
             out.write_bytes(train(folders_of(arguments), servers, start, cache, encoder).dumps())
             return
         measured = apart_from(parts(data, servers), queries_of(arguments.apart))
-        have = with_queries_of([start.read_bytes(), out.read_bytes()], cache, encoder)
+        have = with_queries_of([start.read_bytes(), out.read_bytes()], encoder)
         for row in report(measured, have):
             print_row(row, arguments.json, width=14)
 

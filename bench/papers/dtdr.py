@@ -123,8 +123,8 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     """Every row of the sets, then one of the time of a prediction."""
     with open_vectors(cache) as vectors:
         found = encoders.resolve_weights("auto")
-        opened = [open_kept(weights, cache, vectors) for weights in found]
-        untrained = open_kept(found[0].untrained, cache, vectors) if found else None
+        opened = [open_kept(weights, vectors) for weights in found]
+        untrained = open_kept(found[0].untrained, vectors) if found else None
         for name in sets or [each for each in SETS if (data / each).is_dir()]:
             world = read(data / name, queries, opened, untrained)
             strangers = data / STRANGERS.get(name, "taskbench_multimedia")

@@ -90,7 +90,7 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     """Every row of the sets; the published forms come last, because they take longest."""
     with open_vectors(cache) as kept:
         found = encoders.resolve_weights("auto")
-        have = [open_kept(weights, cache, kept) for weights in found]
+        have = [open_kept(weights, kept) for weights in found]
         pasts: dict[str, MassTool] = {}
         names = sets or [each for each in SETS if is_there(data / each / queries)]
         for name in names:
@@ -101,7 +101,7 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
             else:
                 yield from with_a_past(data, name, queries, have, pasts)
         if have and find_spec("torch") is not None:
-            plain = open_kept(found[0].untrained, cache, kept)
+            plain = open_kept(found[0].untrained, kept)
             for name in names:
                 if name == "metatool_awareness":
                     yield from published_detection(data / name, queries, plain)

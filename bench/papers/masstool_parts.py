@@ -279,7 +279,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             weights = encoders.resolve_weights("auto")[0].untrained
             for kind in kinds:
                 kept: KeptEncoder = (
-                    open_kept(weights, arguments.cache, vectors)
+                    open_kept(weights, vectors)
                     if kind == "frozen"
                     else fine_tuned(weights, world, arguments.tasks, arguments.passes, arguments.cache, vectors)
                 )

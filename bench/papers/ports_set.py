@@ -180,7 +180,7 @@ class Bench:
         self.called, self.examples = keep_called(world.examples)
 
     def _open(self, weights: encoders.Weights) -> KeptEncoder:
-        return open_kept(weights, self.cache / "encoders", self.kept)
+        return open_kept(weights, self.kept)
 
     @cached_property
     def base(self) -> encoders.Weights:
@@ -240,9 +240,7 @@ class Bench:
     def opened(self, model: bytes) -> KeptEncoder:
         """The first encoder with a trained adapter."""
         key = f"queries {self.base.key} {sha256(model).hexdigest()[:16]}"
-        return KeptEncoder(
-            adapted.AdaptedEncoder(self.base, model, self.cache / "encoders"), self.kept, self.base.key, key
-        )
+        return KeptEncoder(adapted.AdaptedEncoder(self.base, model), self.kept, self.base.key, key)
 
     def past(self) -> dict[str, LearnedModel]:
         """What `foretool learn` learns from the same tasks without torch."""

@@ -308,7 +308,7 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     if not found:
         raise SystemExit(f"tgr: no encoder is installed; {encoders.INSTALL}")
     with open_vectors(cache) as vectors:
-        frozen, *opened = [open_kept(each, cache, vectors) for each in (found[0].untrained, *found)]
+        frozen, *opened = [open_kept(each, vectors) for each in (found[0].untrained, *found)]
         bank = Bank(data / SET, queries, frozen)
         graph = Graph(schema_edges(bank.read))
         n = len(bank.records)

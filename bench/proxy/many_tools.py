@@ -107,7 +107,7 @@ def embed(
             real.setdefault(original, said_by(*originals[original]))
     started = time.perf_counter()
     with open_store(kept or ":memory:") as cache:
-        encoder = open_kept(weights, folder / "encoders", cache.vectors)
+        encoder = open_kept(weights, cache.vectors)
         known = dict(zip(real, encoder.documents(list(real.values())), strict=True))
     seconds = time.perf_counter() - started
     draw = np.random.default_rng(7)

@@ -70,7 +70,7 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
     tools = [tool_of(name, each) for name, server in held["servers"].items() for each in catalogs[server]]
     with open_store(":memory:") as store:
         named = [] if arguments.encoder == "none" else resolve_weights(arguments.encoder)
-        embedders: Sequence[KeptEncoder] = [open_kept(each, None, store.vectors) for each in named]
+        embedders: Sequence[KeptEncoder] = [open_kept(each, store.vectors) for each in named]
         pool = Pool(tools, {}, embedders)
         rows = [examine(held, part, pool, arguments.show) for part in arguments.part or PARTS]
     yield from rows

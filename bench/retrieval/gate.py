@@ -519,13 +519,12 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
     most: int = arguments.sample
     shipped = None if arguments.without_wordings else shipped_wordings
     with open_store(arguments.vectors or ":memory:") as store:
-        cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
         named, vectors = encoders.resolve_weights(arguments.encoder), store.vectors
-        embedders = [open_kept(each, cache, vectors, queries=arguments.vectors is not None) for each in named]
+        embedders = [open_kept(each, vectors, queries=arguments.vectors is not None) for each in named]
         if arguments.fit:
             # Training on both sides moves all cosines, and has seen these sets: that encoder's least stays as it is.
             measured = () if any(each.reads_tools for each in named) else named
-            untrained = [open_kept(each.untrained, cache, vectors, queries=False) for each in measured]
+            untrained = [open_kept(each.untrained, vectors, queries=False) for each in measured]
             new = fit_gate(data, embedders, untrained, data / "mcp_catalogs", shipped)
             yield from write_gate(merge_gates(confidence.shipped(), new), arguments.everyday, embedders)
             return

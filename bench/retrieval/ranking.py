@@ -190,11 +190,10 @@ def latency(pool: Pool, tasks: Sequence[Task], size: int) -> dict[str, Any]:
 
 
 def open_encoders(arguments: argparse.Namespace, store: Store, setting: str) -> list[KeptEncoder]:
-    """Open the encoders of a setting. The vectors of tools are kept in `--vectors`, the prepared models beside it."""
-    cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
+    """Open the encoders of a setting. The vectors of tools are kept in `--vectors`."""
     endpoint = encoders.Endpoint(arguments.encoder_url, os.environ.get(KEY, ""))
     return [
-        KeptEncoder(open_any_encoder(weights, cache, key=endpoint.key), store.vectors, weights.key)
+        KeptEncoder(open_any_encoder(weights, key=endpoint.key), store.vectors, weights.key)
         for weights in encoders.resolve_weights(setting, endpoint)
     ]
 

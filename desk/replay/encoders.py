@@ -19,7 +19,6 @@ from foretool.server.app import App
 from foretool.server.catalog import embedding
 from foretool.server.config.settings import Settings
 from foretool.storage.engine import StorageError
-from foretool.storage.places import models_folder
 from foretool.storage.sql.artifacts import VectorStore
 from foretool.storage.store import Store
 
@@ -74,12 +73,11 @@ class OpenedEncoders:
             from foretool.server.catalog.encoders import open_any_encoder
 
             weights = embedding.find_weights(settings)
-            folder = models_folder(kept.path)
             self._kept = kept.vectors
             # Somebody else's model may give a text another vector among other texts.
             encoders = [
                 Remembering(
-                    open_any_encoder(each, folder, key=settings.encoder_key, in_bulk=True),
+                    open_any_encoder(each, key=settings.encoder_key, in_bulk=True),
                     self._texts,
                     _load(kept.vectors, each.query_key, self._texts),
                     embeds_ahead=not each.is_slow,

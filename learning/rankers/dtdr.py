@@ -41,7 +41,6 @@ from foretool.learning.rankers.dtdr_model import (
     read_model,
 )
 from foretool.retrieval.encoders.base import unit
-from foretool.retrieval.encoders.weights import Prepare
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.retrieval.ranking import Query
@@ -222,7 +221,7 @@ class Dtdr(LearnedModel):
         self.align((), None)
 
     @classmethod
-    def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
+    def loads(cls, model: bytes) -> Self:
         """Raises `ModelError`."""
         return cls(read_model(model))
 

@@ -38,7 +38,6 @@ from foretool.storage.records import ToolId
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder
-    from foretool.retrieval.encoders.weights import Prepare
 
 Ints = NDArray[np.int64]
 _log = logging.getLogger("foretool.models")
@@ -145,15 +144,14 @@ class Tuned(Struct, frozen=True):
     """(classes,)"""
 
     @classmethod
-    def read(cls, arrays: Mapping[str, NDArray[Any]], prepare: Prepare | None = None) -> Self | None:
+    def read(cls, arrays: Mapping[str, NDArray[Any]]) -> Self | None:
         """Read it from a model; None if the model has none, or if its weights are not installed here."""
         if "tuned_adapter" not in arrays:
             return None
         from foretool.retrieval.encoders.adapted import open_trained
 
         try:
-            # The prepared model is not kept: every training would leave 133 MB.
-            encoder = open_trained(arrays["tuned_adapter"].tobytes(), None, prepare)
+            encoder = open_trained(arrays["tuned_adapter"].tobytes())
         except (ModelError, ImportError) as error:
             _log.info("%s is served without its fine-tuned encoder: %s", NAME, error)
             return None
@@ -263,7 +261,7 @@ class MassTool(LearnedModel):
         """The probability, before the task is read, that it is of a known kind."""
 
     @classmethod
-    def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
+    def loads(cls, model: bytes) -> Self:
         """Raises `ModelError`."""
         told, stored = unpack(model, NAME, VERSION)
         arrays = {
@@ -271,7 +269,7 @@ class MassTool(LearnedModel):
             for name, each in stored.items()
         }
         try:
-            return cls(convert(told, Header), arrays, Tuned.read(arrays, prepare))
+            return cls(convert(told, Header), arrays, Tuned.read(arrays))
         except (KeyError, ValueError) as error:
             raise ModelError(f"{NAME}: a model without all its parts ({error})") from error
 

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretool.retrieval.encoders import Encoder
-from foretool.retrieval.encoders.adapted import cache_folder, open_trained
-from foretool.retrieval.encoders.weights import Prepare
+from foretool.retrieval.encoders.adapted import open_trained
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.dense import weight_of
 from foretool.retrieval.rankers.learned import LearnedModel
@@ -39,9 +38,9 @@ class Ports(LearnedModel):
         self._vectors: Floats | None = None  # (slots, dimension), 0 where there is no tool
 
     @classmethod
-    def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
+    def loads(cls, model: bytes) -> Self:
         """Raises `ModelError`."""
-        return cls(open_trained(model, cache_folder(), prepare))
+        return cls(open_trained(model))
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
         """Follow a corpus; `vectors` of the encoder that was trained on, which must be the first."""

@@ -12,7 +12,6 @@ from typing import Self
 
 import numpy as np
 
-from foretool.retrieval.encoders.weights import Prepare
 from foretool.retrieval.graph import Edge, Graph
 from foretool.retrieval.model_format import pack, unpack
 from foretool.retrieval.rankers.learned import LearnedModel
@@ -31,7 +30,7 @@ class Tgr(LearnedModel):
         self.graph = Graph(edges)
 
     @classmethod
-    def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
+    def loads(cls, model: bytes) -> Self:
         """Raises `ModelError`."""
         header, arrays = unpack(model, cls.name, _VERSION)
         tools = [ToolId(tool) for tool in header["tools"]]

@@ -10,6 +10,7 @@ Serving opens it through `encoders.adapted` and scores with it in `rankers.ports
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Container, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -32,7 +33,7 @@ from foretool.learning.training.thin_encoder import trainable_weights
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.encoders.adapted import cache_folder, read_shipped
+from foretool.retrieval.encoders.adapted import read_shipped
 from foretool.storage.records import Episode, Tool, ToolId
 
 _MINIMUM = 50
@@ -245,7 +246,9 @@ def shipped_adapter(rank: int) -> Adapter | None:
 
 def work_folder() -> Path:
     """Return the folder of scores and checkpoints, from which a training that was killed continues."""
-    folder = cache_folder().with_name("ports")
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # A relative folder would be one of the working folder.
+    folder = Path(base if base.startswith("/") else "~/.cache").expanduser() / "foretool" / "ports"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

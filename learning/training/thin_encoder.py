@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ import numpy as np
 from foretool.learning.training import TooLittle
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.adapters import Adapter
-from foretool.retrieval.encoders.onnx import cut, optimise, padded, tokenizer_of
+from foretool.retrieval.encoders.onnx import cut, padded, tokenizer_of
 from foretool.retrieval.model_format import Floats
 
 _SORTED = 8
@@ -86,10 +85,7 @@ def write_folder(weights: encoders.Weights, folder: Path) -> dict[str, str]:
     path = encoders.locate(weights)
     if path is None:
         raise NotTrainable(f"encoder {weights.name!r}: {weights.package or weights.file} is not there")
-    with TemporaryDirectory() as scratch:
-        numbers = {
-            name: rows.copy() for name, rows in adapters.matrices(optimise(path, Path(scratch), "ENABLE_BASIC")).items()
-        }
+    numbers = adapters.matrices(path.read_bytes())
     names = match_matrices(numbers)
     words = numbers[f"{_PREFIX}embeddings.word_embeddings.weight"]
     places = numbers[f"{_PREFIX}embeddings.position_embeddings.weight"]

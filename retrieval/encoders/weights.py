@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable
-from contextlib import suppress
 from hashlib import file_digest, sha256
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import disk_usage
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -20,11 +16,6 @@ from foretool.retrieval.encoders.base import EncoderError
 INSTALL = "pip install 'foretool[models]'"
 _TOKENIZERS = ("tokenizer.json", "vocab.txt")
 """Files in the folder of a model, or the one above, that say how it cuts texts into tokens."""
-_PACKED = "-packed"
-"""What the name of a folder ends with whose model has its matrices in the order of the processor."""
-ROOM = 10
-"""How many times the size of the installed model must be free on the disk: its bytes become floats, three times."""
-
 Kind = Literal["onnx", "sentence-transformers", "endpoint"]
 _NEEDED: dict[Kind, tuple[str, ...]] = {
     "onnx": ("numpy", "onnxruntime", "faiss"),
@@ -120,9 +111,6 @@ class Weights(Struct, frozen=True):
         return f"{self.name} ({self.title}, {self.licence}{source})"
 
 
-Prepare = Callable[[Weights, bytes, Path], Path]
-"""Makes the model of trained weights from an adapter, in a folder of prepared models; returns its file."""
-
 _MINILM = Weights(
     name="minilm",
     title="all-MiniLM-L6-v2",
@@ -205,44 +193,6 @@ def locate(weights: Weights) -> Path | None:
     except PackageNotFoundError:
         return None
     return found if found.is_file() else None
-
-
-def prepared_name(weights: Weights, runtime: str, adapter_sha256: str = "") -> str:
-    """Return the name of the folder of a prepared model; each adapter and each version of onnxruntime (`runtime`) has
-    its own."""
-    return "-".join(part for part in (weights.sha256[:16], adapter_sha256[:16], runtime) if part) + _PACKED
-
-
-def needed_room(model: Path) -> int:
-    """Return how many bytes must be free to prepare an installed model with an adapter."""
-    return ROOM * model.stat().st_size
-
-
-def explain_no_room(weights: Weights, cache: Path | None) -> str:
-    """Say why a trained encoder that embeds tools cannot be prepared on this machine, or "" if it can be or is. `cache`
-    is the folder of prepared models. Loads no library."""
-    path = locate(weights) if weights.adapter and weights.reads_tools else None
-    if path is None:
-        return ""
-    from importlib.metadata import version
-    from tempfile import gettempdir
-
-    made = prepared_name(weights, version("onnxruntime"), weights.adapter_sha256)
-    if cache is not None and (cache / made / "model.onnx").is_file():
-        return ""
-    places = [cache] if cache is not None else []
-    with suppress(OSError):  # no folder for temporary files can be written
-        places.append(Path(gettempdir()))
-    needed = needed_room(path)
-    if any(_free(each) >= needed for each in places):
-        return ""
-    return f"no room to prepare {weights.name}: {needed >> 20} MiB must be free in {' or '.join(map(str, places))}"
-
-
-def _free(folder: Path) -> int:
-    """Return how many bytes a folder that may not exist yet can take."""
-    nearest = next(each for each in (folder, *folder.parents) if each.exists())
-    return disk_usage(nearest).free if os.access(nearest, os.W_OK) else 0
 
 
 def is_download(weights: Weights) -> bool:

@@ -22,7 +22,6 @@ from foretool.retrieval.score_sum import z_scores
 from foretool.storage.records import ToolId
 
 if TYPE_CHECKING:
-    from foretool.retrieval.encoders.weights import Prepare
     from foretool.retrieval.graph import Graph
 
 WEIGHTS: Final[Mapping[str, float]] = {"history": 0.6}
@@ -61,8 +60,8 @@ class LearnedModel(Protocol):
     """The encoders that rank beside it, joined by `+`; set before `align`."""
 
     @classmethod
-    def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
-        """Read a model; `prepare` makes the encoder in it, if it has one, elsewhere than here. Raises `ModelError`."""
+    def loads(cls, model: bytes) -> Self:
+        """Read a model. Raises `ModelError`."""
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
         """Follow a corpus: the tool by slot, None where a tool was dropped; `vectors` (slots, dimension) of the first

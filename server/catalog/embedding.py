@@ -15,7 +15,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from foretool.server.catalog.embedding_worker import EmbeddingWorker, WorkerChoice
@@ -23,7 +22,6 @@ from foretool.server.catalog.encoders import load_libraries
 from foretool.server.config.settings import Settings
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.engine import Lead, StorageError
-from foretool.storage.places import models_folder
 from foretool.storage.store import Store
 
 if TYPE_CHECKING:
@@ -52,19 +50,13 @@ AT_ONCE: Final = 300
 OnEmbedded = Callable[[int, int], None]
 """Told how many of how many tools are embedded."""
 
-_OPENED_S: Final = 3.0
-"""What is expected of the preparation and the opening of an encoder, in seconds."""
+_OPENED_S: Final = 2.0
+"""What is expected of importing and opening an encoder on a busy machine, in seconds."""
 _EMBEDDED_S: Final = 0.03
 """What is expected of embedding one tool, in seconds, before any is embedded."""
 
-GREETED_S: Final = 0.2
-"""How long after the start the encoder is prepared."""
-
 _STAYS_S: Final = 10.0
 """How long the process that embeds is kept for more tools: the servers of a new machine list one after the other."""
-
-_SHIPPED: Final = "auto"
-"""The setting that chooses the encoder that comes with foretool."""
 
 CHOICE: Final = ("encoder", "encoder_url", "encoder_key")
 """The settings that choose encoders."""
@@ -140,12 +132,6 @@ class Embedder(BackgroundWork):
         if self.problem:
             self.problem, self._done = "", -1
 
-    def begin_early(self) -> None:
-        """Prepare the encoder of a new machine while the servers start, because the first search needs it; the first
-        client is greeted before."""
-        if self._unprepared is not None:
-            self.begin(self._work(GREETED_S))
-
     def tick(self) -> None:
         """Begin the work there is, unless earlier work still goes on. Housekeeping calls this about once a second."""
         if self._worker is not None and not self.is_working and time.monotonic() >= self._worker_until:
@@ -190,17 +176,15 @@ class Embedder(BackgroundWork):
         if opening is not None and not opening.done():
             opening.set_result(None)
 
-    async def _work(self, pause_s: float = 0.0) -> None:
+    async def _work(self) -> None:
         from foretool.retrieval.encoders import EncoderError
 
         settings = self._settings
         try:
-            await asyncio.sleep(pause_s)
             weights = self._weights = self._weights or await asyncio.to_thread(find_weights, settings)
             if not weights:
                 self.problem = "no encoder is installed"
                 return
-            await self._prepare(weights[0], settings)
             corpus = self._search.update_corpus()
             version, digests = corpus.version, {digest for digest in corpus.digests if digest}
             missing = [await asyncio.to_thread(self._store.vectors.missing, each.key, digests) for each in weights]
@@ -294,18 +278,6 @@ class Embedder(BackgroundWork):
         self._store.vectors.save(weights.key, found)
         return missing - found.keys()
 
-    async def _prepare(self, weights: Weights, settings: Settings) -> None:
-        """Have a process of its own prepare the encoder that comes with foretool, where none is prepared. Whoever needs
-        the encoder says what is wrong with it."""
-        if self._unprepared is not None:
-            worker = await self._take_worker(weights, settings)
-            try:
-                if await worker.open():
-                    self._keep_worker(worker)
-            finally:
-                if worker is not self._worker:
-                    await worker.stop()
-
     async def _take_worker(self, weights: Weights, settings: Settings) -> EmbeddingWorker:
         """Return a process that embeds with these weights; it is the caller's."""
         worker, self._worker = self._worker, None
@@ -313,7 +285,7 @@ class Embedder(BackgroundWork):
         if worker is not None and worker.choice != choice:
             await worker.stop()
             worker = None
-        return worker or await EmbeddingWorker.start(choice, models_folder(self._store.path))
+        return worker or await EmbeddingWorker.start(choice)
 
     def _keep_worker(self, worker: EmbeddingWorker) -> None:
         self._worker, self._worker_until = worker, time.monotonic() + _STAYS_S
@@ -327,14 +299,6 @@ class Embedder(BackgroundWork):
         """Cancel the work under way, and end the process that embeds."""
         await super().stop()
         await self._end_worker()
-
-    @property
-    def _unprepared(self) -> Path | None:
-        """The folder in which the encoder is still to be prepared; None where it is, or where there is none."""
-        cache = models_folder(self._store.path)
-        if self._settings.encoder != _SHIPPED or cache is None or any(cache.glob("*")):
-            return None
-        return cache
 
     @property
     def _is_awaited(self) -> bool:
@@ -352,7 +316,7 @@ class Embedder(BackgroundWork):
         async with self._installing:
             ensemble = self._ensemble
             if ensemble is None:
-                ensemble = await asyncio.to_thread(open_ensemble, weights, self._store, settings.encoder_key)
+                ensemble = await asyncio.to_thread(open_ensemble, weights, settings.encoder_key)
                 log.info("ranking by meaning: %s", "; ".join(each.described for each in weights))
             await self._attach(ensemble, weights)
             if settings is self._settings:
@@ -411,23 +375,23 @@ def find_weights(settings: Settings) -> tuple[Weights, ...]:
     return resolve_weights(settings.encoder, Endpoint(settings.encoder_url, settings.encoder_key))
 
 
-def open_encoders(weights: Sequence[Weights], store: Store, key: str) -> list[Encoder]:
+def open_encoders(weights: Sequence[Weights], key: str) -> list[Encoder]:
     """Open encoders, which takes half a second; those that answer slowly are asked ahead. Raises `EncoderError`."""
     from foretool.retrieval.encoders.slow import Ahead
     from foretool.server.catalog.encoders import open_any_encoder
 
-    opened = [(each, open_any_encoder(each, models_folder(store.path), key=key)) for each in weights]
+    opened = [(each, open_any_encoder(each, key=key)) for each in weights]
     return [Ahead(encoder) if each.is_slow else encoder for each, encoder in opened]
 
 
-def open_ensemble(weights: Sequence[Weights], store: Store, key: str) -> DenseEnsemble:
+def open_ensemble(weights: Sequence[Weights], key: str) -> DenseEnsemble:
     """Open encoders and import all that ranks with them; from any thread. Raises `EncoderError`."""
     load_libraries()
     from foretool.retrieval import score_sum
     from foretool.retrieval.rankers.dense import DenseEnsemble
 
     assert score_sum  # the first ranking needs it, and would import it on the loop
-    return DenseEnsemble(open_encoders(weights, store, key))
+    return DenseEnsemble(open_encoders(weights, key))
 
 
 def _import_index(size: int) -> None:
@@ -486,7 +450,7 @@ def install_encoders(
         from foretool.retrieval.rankers.dense import DenseEnsemble
 
         search.update_corpus(inf)
-        ensemble = DenseEnsemble(open_encoders(weights, store, settings.encoder_key))
+        ensemble = DenseEnsemble(open_encoders(weights, settings.encoder_key))
         _load_vectors(ensemble, weights, search, store)
         if any(each.is_slow for each in weights):
             return {}

@@ -1,7 +1,6 @@
 """The process that embeds tools, as the proxy sees it: it gets texts on stdin and answers with vectors (`workers.py`).
 
-It ends when its input does. The one of a new machine is started before any tool is known, because it has to prepare
-its encoder first, and gets the tools of one server after the other.
+It ends when its input does.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple, Self
 
 from foretool.server.system.processes import WORKER_FOLDER, worker_environment
@@ -37,20 +35,20 @@ class EmbeddingWorker:
         self._header: bytes | None = None
 
     @classmethod
-    async def start(cls, choice: WorkerChoice, cache: Path | None) -> Self:
-        """Start the process; `cache` is the folder of prepared models. Raises `OSError`."""
+    async def start(cls, choice: WorkerChoice) -> Self:
+        """Start the process. Raises `OSError`."""
         from foretool.server.catalog.workers import COMMAND, KEY, URL
 
         pipe = asyncio.subprocess.PIPE
         environment = worker_environment(**{URL: choice.url, KEY: choice.key})
-        command = (*COMMAND, "embed", choice.encoder, str(cache or ""))
+        command = (*COMMAND, "embed", choice.encoder)
         process = await asyncio.create_subprocess_exec(
             *command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=WORKER_FOLDER, env=environment
         )
         return cls(process, choice)
 
     async def open(self) -> bool:
-        """Wait until the encoder is prepared and open; returns whether it is. One behind an endpoint, or on torch,
+        """Wait until the encoder is open; returns whether it is. One behind an endpoint, or on torch,
         opens with the first texts."""
         if self._header is None:
             self._header = await self._stdout.readline()

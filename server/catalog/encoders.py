@@ -11,13 +11,11 @@ import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from subprocess import run
 from typing import TYPE_CHECKING, Any, Final
 
 from foretool.retrieval import encoders
 from foretool.retrieval.encoders.base import EncoderError, embed_readings, unit
-from foretool.retrieval.encoders.weights import BY_NAME, Endpoint, Weights
-from foretool.server.system.processes import WORKER_FOLDER, worker_command, worker_environment
+from foretool.retrieval.encoders.weights import Endpoint, Weights
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder
@@ -34,23 +32,12 @@ _CHARACTERS: Final = 8_000
 """How much of a text is sent; a provider refuses a text that is longer than its model reads."""
 
 
-def open_any_encoder(weights: Weights, cache: Path | None = None, key: str = "", in_bulk: bool = False) -> Encoder:
-    """Open an encoder; `cache` holds prepared models, `key` is for an endpoint, `in_bulk` for a process that embeds
-    thousands of texts and ends. Raises `EncoderError`."""
+def open_any_encoder(weights: Weights, key: str = "", in_bulk: bool = False) -> Encoder:
+    """Open an encoder; `key` is for an endpoint, `in_bulk` for a process that embeds thousands of texts and ends.
+    Raises `EncoderError`."""
     if weights.kind == "endpoint":
         return EndpointEncoder(weights, Endpoint(weights.file, key))
-    return encoders.open_encoder(weights, cache, prepare_apart, in_bulk)
-
-
-def prepare_apart(weights: Weights, model: bytes, cache: Path) -> Path:
-    """Do what `prepare_model` does, in another process where the weights are known by name: it takes 90 MB."""
-    from foretool.retrieval.encoders.adapted import prepare_model, prepared_folder
-
-    if not prepared_folder(weights, model, cache).is_dir() and weights in BY_NAME:
-        command = worker_command("foretool.server.catalog.workers", "prepare", weights.name, str(cache))
-        # If the other process fails, this one tries and says why.
-        run(command, input=model, capture_output=True, check=False, cwd=WORKER_FOLDER, env=worker_environment())
-    return prepare_model(weights, model, cache)
+    return encoders.open_encoder(weights, in_bulk)
 
 
 class EndpointEncoder:

@@ -165,9 +165,7 @@ def open_models(kept: Mapping[str, Candidates]) -> OpenedModels:
 
 def open_model(kind: str, data: bytes) -> LearnedModel:
     """Open one model. Raises `ModelError`, and `ImportError` if a package that it needs is not installed."""
-    from foretool.server.catalog.encoders import prepare_apart
-
-    model: LearnedModel = methods.import_object(methods.METHODS[kind].served).loads(data, prepare_apart)
+    model: LearnedModel = methods.import_object(methods.METHODS[kind].served).loads(data)
     return model
 
 

@@ -1,15 +1,12 @@
 """Child processes that do heavy work and end, so that their memory goes back to the system.
 
     python -m foretool.server.catalog.workers count [RANKS]
-    python -m foretool.server.catalog.workers embed NAME CACHE
-    python -m foretool.server.catalog.workers prepare NAME CACHE
+    python -m foretool.server.catalog.workers embed NAME
 
 `count` reads one JSON string a line and answers one number of tokens a line, in the same order; then it writes the file
-of ranks that is named (`retrieval.token_ranks`). `embed` prepares the encoder in CACHE, the folder of prepared models,
-if it is not there (CACHE may be empty), and writes a line of JSON (`{"dimension": 384}`). Then it reads the same as
-`count`, and answers with the vectors as raw float32 in the same order; an empty line has it embed what came so far.
-`prepare` reads the adapter of a trained encoder (nothing for the one that comes with foretool) and leaves the prepared
-model in CACHE. The address and the key of an endpoint come in the environment,
+of ranks that is named (`retrieval.token_ranks`). `embed` opens the encoder and writes a line of JSON
+(`{"dimension": 384}`). Then it reads the same as `count`, and answers with the vectors as raw float32 in the same
+order; an empty line has it embed what came so far. The address and the key of an endpoint come in the environment,
 `FORETOOL_ENCODER_URL` and `FORETOOL_ENCODER_KEY`, because everybody can read a command line.
 
 A worker that misses the tokenizer or the encoder says so on stderr, answers nothing and exits with status 3.
@@ -47,18 +44,15 @@ def count(stdin: BinaryIO, ranks: str = "") -> Iterator[bytes]:
             token_ranks.write_ranks(Path(ranks))
 
 
-def embed(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
+def embed(stdin: BinaryIO, name: str) -> Iterator[bytes]:
     """Yield the header, then the vectors batch by batch."""
-    from foretool.retrieval.encoders import Endpoint, open_encoder, resolve_weights
+    from foretool.retrieval.encoders import Endpoint, resolve_weights
     from foretool.retrieval.encoders.base import BATCH
     from foretool.server.catalog.encoders import open_any_encoder
 
     endpoint = Endpoint(os.environ.get(URL, ""), os.environ.get(KEY, ""))
     weights = resolve_weights(name, endpoint)[0].for_tools
-    place = Path(cache) if cache else None
-    is_remote = weights.kind == "endpoint"
-    # This process ends soon: it may prepare an encoder itself.
-    encoder = open_any_encoder(weights, key=endpoint.key) if is_remote else open_encoder(weights, place)
+    encoder = open_any_encoder(weights, key=endpoint.key)
     dimension = 0 if weights.is_slow else encoder.queries(["warm"]).shape[1]
     if dimension:
         yield _header(dimension)
@@ -78,16 +72,6 @@ def _header(dimension: int) -> bytes:
     return json.dumps({"dimension": dimension}).encode() + b"\n"
 
 
-def prepare(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
-    """Make the prepared model; yield nothing."""
-    from foretool.retrieval.encoders import resolve_weights
-    from foretool.retrieval.encoders.adapted import prepare_model, read_shipped
-
-    for weights in resolve_weights(name):
-        prepare_model(weights, stdin.read() or read_shipped(weights), Path(cache))
-    return iter(())
-
-
 def _read_batches(lines: Iterable[bytes], size: int) -> Iterator[list[str]]:
     batch: list[str] = []
     for line in lines:
@@ -105,7 +89,7 @@ if __name__ == "__main__":
     from foretool.retrieval.tokens import TokenizerMissing
 
     work, *options = sys.argv[1:]
-    works: dict[str, Callable[..., Iterator[bytes]]] = {"count": count, "embed": embed, "prepare": prepare}
+    works: dict[str, Callable[..., Iterator[bytes]]] = {"count": count, "embed": embed}
     try:
         for answer in works[work](sys.stdin.buffer, *options):
             sys.stdout.buffer.write(answer)

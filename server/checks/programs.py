@@ -25,7 +25,7 @@ from foretool.server.setup.installation import (
     program_hint,
     this_installation,
 )
-from foretool.storage.places import models_folder
+from foretool.storage.places import made_folder
 
 CHECK_S: Final = 5.0
 """How long the call that asks node for its version may take."""
@@ -69,9 +69,9 @@ def _measure_room(config: Config) -> Iterator[Finding]:
     if copy.method not in _OWN_PLACE:
         return
     said = f"on the disk: {measure_folder(copy.place) >> 20} MiB in {copy.place}"
-    prepared = models_folder(config.storage)
-    if prepared is not None and prepared.is_dir():
-        said += f"; {measure_folder(prepared) >> 20} MiB in {prepared}, which uninstall deletes"
+    made = made_folder(config.storage)
+    if made is not None and made.is_dir():
+        said += f"; {measure_folder(made) >> 20} MiB in {made}, which uninstall deletes"
     yield ok("environment", said)
 
 
@@ -89,10 +89,6 @@ def _check_encoder(config: Config) -> Iterator[Finding]:
     if not found and setting == "auto":
         what = "no encoder is installed: search goes by words alone"
         yield warning("environment", Code.ENCODER_WRONG, what, fit_hint(encoders.INSTALL))
-    for each in found:
-        if what := encoders.explain_no_room(each, models_folder(config.storage)):
-            do = "free some space; until then search goes by words alone"
-            yield warning("environment", Code.ENCODER_WRONG, what, do)
 
 
 def _check_telemetry(config: Config) -> Iterator[Finding]:

@@ -44,7 +44,7 @@ from foretool.server.upstreams.memory import FAILING, find_proxies
 from foretool.server.upstreams.upstream import State
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import exposure, open_existing_store, open_store
-from foretool.storage.places import MEMORY, models_folder
+from foretool.storage.places import MEMORY
 from foretool.storage.records import ClientRecord, Statistics, UpstreamState
 from foretool.storage.store import Store
 
@@ -280,8 +280,7 @@ def _describe_encoders(config: Config, store: Store) -> Encoding:
     if not weights:
         missing = "switched off" if setting == "none" else f"none is installed; {encoders.INSTALL}"
         return Encoding(setting, known, missing)
-    without_room = (encoders.explain_no_room(each, models_folder(config.storage)) for each in weights)
-    return Encoding(setting, known, next(filter(None, without_room), ""))
+    return Encoding(setting, known, "")
 
 
 def _print(status: Status, verbose: bool) -> None:

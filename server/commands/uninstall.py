@@ -30,7 +30,7 @@ from foretool.server.setup.installation import Command, measure_folder, this_ins
 from foretool.server.setup.leaving import plan_leaving
 from foretool.server.setup.scan import scan
 from foretool.server.setup.shell_hooks import SHELL_HOOKS
-from foretool.storage.places import ServerAddress, local_folder, models_folder
+from foretool.storage.places import ServerAddress, local_folder, made_folder
 
 
 @click.command("uninstall")
@@ -60,7 +60,7 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
     elif not dry_run and not _change(planned, place, agreed=agreed):
         return WRONG
     may_delete = not dry_run and (agreed or bool(planned))
-    _drop_models(place, may_delete=may_delete)
+    _drop_made(place, may_delete=may_delete)
     if may_delete:
         forget_answers()
     for folder, what in _data(place).items():
@@ -110,15 +110,15 @@ def _change(planned: list[FileChange], place: Path, *, agreed: bool) -> bool:
     return True
 
 
-def _drop_models(place: Path, *, may_delete: bool) -> None:
-    """Delete the encoders that foretool has prepared: it makes them again from their packages when it needs them."""
+def _drop_made(place: Path, *, may_delete: bool) -> None:
+    """Delete the files that foretool has made of installed packages: it makes them again when it needs them."""
     try:
-        folder = models_folder(load(place).storage)
+        folder = made_folder(load(place).storage)
     except ConfigError:
         return
     if folder is None or not folder.is_dir():
         return
-    what = f"{edits.short(folder)} ({output.size(measure_folder(folder))}, encoders prepared for this machine)"
+    what = f"{edits.short(folder)} ({output.size(measure_folder(folder))}, made for this machine)"
     if may_delete:
         shutil.rmtree(folder, ignore_errors=True)
         output.say(f"Deleted: {what}.")

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from tiny_model import lookup_model
+from tiny_model import lookup_model, small_model
 
 from foretool.retrieval import adapters
 from foretool.retrieval.adapters import Adapter
-from foretool.retrieval.encoders.onnx import optimise
+from foretool.retrieval.encoders.onnx import open_session
 from foretool.retrieval.model_format import ModelError, pack
 
 ROWS, COLUMNS = 64, 8
 TABLE = np.random.default_rng(3).standard_normal((ROWS, COLUMNS)).astype(np.float32)
 LEFT = np.random.default_rng(4).standard_normal((ROWS, 2)).astype(np.float32)
+SMALL = np.random.default_rng(6).integers(-127, 127, (ROWS, COLUMNS), np.int8)
+SCALE = np.random.default_rng(7).random((ROWS, 1), np.float32)
 RIGHT = np.random.default_rng(5).standard_normal((2, COLUMNS)).astype(np.float32)
-
-
-def taken_apart(folder: Path) -> Path:
-    (folder / "whole.onnx").write_bytes(lookup_model(TABLE))
-    return optimise(folder / "whole.onnx", folder, "ENABLE_BASIC")
 
 
 def test_an_adapter_comes_back_from_its_bytes_in_half_precision() -> None:
@@ -58,23 +53,38 @@ def test_an_adapter_fits_the_weights_it_was_trained_on_and_no_others() -> None:
         adapters.check_base(adapter, "def")
 
 
-def test_a_model_that_is_taken_apart_keeps_its_matrices_under_their_names(tmp_path: Path) -> None:
-    model = taken_apart(tmp_path)
-    assert {name: rows.shape for name, rows in adapters.matrices(model).items()} == {"table": (ROWS, COLUMNS)}
-    np.testing.assert_array_equal(adapters.matrices(model)["table"], TABLE)
+MODELS = {"of floats": lookup_model(TABLE), "of small integers": small_model(SMALL, SCALE)}
+TABLES = {"of floats": TABLE, "of small integers": SMALL * SCALE}
 
 
-def test_changes_are_added_to_the_matrix(tmp_path: Path) -> None:
-    model = taken_apart(tmp_path)
-    adapters.apply_adapter(Adapter("", {"table": (LEFT, RIGHT)}), model)
-    np.testing.assert_allclose(adapters.matrices(model)["table"], TABLE + LEFT @ RIGHT, rtol=1e-6)
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_matrices_of_a_model_are_read_under_their_names(kind: str) -> None:
+    (found,) = adapters.matrices(MODELS[kind]).items()
+    assert found[0] == "table"
+    np.testing.assert_array_equal(found[1], TABLES[kind])
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_changes_are_added_to_the_matrix(kind: str) -> None:
+    made = adapters.apply_adapter(Adapter("", {"table": (LEFT, RIGHT)}), MODELS[kind])
+    np.testing.assert_allclose(adapters.matrices(made)["table"], TABLES[kind] + LEFT @ RIGHT, atol=1e-6)
+    np.testing.assert_allclose(states(made), (TABLES[kind] + LEFT @ RIGHT)[[3, 5]], atol=1e-6)
+
+
+def test_a_table_that_is_not_changed_stays_small_and_its_rows_are_looked_up_first() -> None:
+    whole = MODELS["of small integers"]
+    made = adapters.apply_adapter(Adapter("", {}), whole)
+    assert len(made) < len(whole) + 300 and "table" not in adapters.matrices(made), "its float32 form is nowhere"
+    np.testing.assert_array_equal(states(made), (SMALL * SCALE)[[3, 5]])
 
 
 @pytest.mark.parametrize("changes", [{"table": (LEFT[:3], RIGHT)}, {"other": (LEFT, RIGHT)}])
-def test_changes_that_do_not_fit_leave_the_model_as_it_was(
-    tmp_path: Path, changes: dict[str, tuple[adapters.Floats, adapters.Floats]]
-) -> None:
-    model = taken_apart(tmp_path)
+def test_changes_that_do_not_fit_are_refused(changes: dict[str, tuple[adapters.Floats, adapters.Floats]]) -> None:
     with pytest.raises(ModelError, match="the model has"):
-        adapters.apply_adapter(Adapter("", {"table": (LEFT, RIGHT), **changes}), model)
-    np.testing.assert_array_equal(adapters.matrices(model)["table"], TABLE)
+        adapters.apply_adapter(Adapter("", {"table": (LEFT, RIGHT), **changes}), MODELS["of floats"])
+
+
+def states(model: bytes) -> adapters.Floats:
+    """What the model says of tokens 3 and 5."""
+    found: adapters.Floats = open_session(model).run(None, {"input_ids": np.array([[3, 5]])})[0][0]
+    return found

@@ -5,7 +5,7 @@ The model is one lookup: the state of a token is a row of a table. With mean poo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from struct import pack
 
@@ -74,16 +74,32 @@ def write_model(folder: Path) -> Path:
 
 def lookup_model(table: NDArray[np.float32]) -> bytes:
     """ONNX: last_hidden_state = Gather(table, input_ids)."""
-    node = _field(1, b"table") + _field(1, b"input_ids") + _field(2, b"last_hidden_state") + _field(4, b"Gather")
-    shape = b"".join(_number(1, size) for size in table.shape)
-    tensor = shape + _number(2, 1) + _field(8, b"table") + _field(9, table.tobytes())
-    graph = (
-        _field(1, node)
-        + _field(2, b"lookup")
-        + _field(5, tensor)
-        + _field(11, _value(b"input_ids", 7, (b"batch", b"tokens")))
-        + _field(12, _value(b"last_hidden_state", 1, (b"batch", b"tokens", b"dimension")))
-    )
+    return _model([_node(b"Gather", (b"table", b"input_ids"), b"last_hidden_state")], {b"table": table})
+
+
+def small_model(table: NDArray[np.int8], scale: NDArray[np.float32]) -> bytes:
+    """ONNX: the same, where the table is integers times a scale for each row."""
+    nodes = [
+        _node(b"Cast", (b"table_q",), b"table_f", _field(1, b"to") + _number(3, 1) + _number(20, 2)),
+        _node(b"Mul", (b"table_f", b"table_scale"), b"table"),
+        _node(b"Gather", (b"table", b"input_ids"), b"last_hidden_state"),
+    ]
+    return _model(nodes, {b"table_q": table, b"table_scale": scale})
+
+
+def _node(kind: bytes, inputs: Sequence[bytes], output: bytes, attribute: bytes = b"") -> bytes:
+    given = b"".join(_field(1, each) for each in inputs)
+    return given + _field(2, output) + _field(4, kind) + (_field(5, attribute) if attribute else b"")
+
+
+def _model(nodes: Sequence[bytes], tables: Mapping[bytes, NDArray[np.float32] | NDArray[np.int8]]) -> bytes:
+    graph = b"".join(_field(1, each) for each in nodes) + _field(2, b"lookup")
+    for name, table in tables.items():
+        shape = b"".join(_number(1, size) for size in table.shape)
+        kind = _number(2, 1 if table.dtype == np.float32 else 3)
+        graph += _field(5, shape + kind + _field(8, name) + _field(9, table.tobytes()))
+    graph += _field(11, _value(b"input_ids", 7, (b"batch", b"tokens")))
+    graph += _field(12, _value(b"last_hidden_state", 1, (b"batch", b"tokens", b"dimension")))
     return _number(1, 8) + _field(7, graph) + _field(8, _number(2, 13))
 
 

@@ -58,7 +58,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     """The encoder that every proxy of the test opens."""
     counting = Counting()
     monkeypatch.setattr(embedding, "find_weights", lambda settings: (Weights(),))
-    monkeypatch.setattr(encoders, "open_any_encoder", lambda weights, folder, key, in_bulk: counting)
+    monkeypatch.setattr(encoders, "open_any_encoder", lambda weights, key, in_bulk: counting)
     return counting
 
 
@@ -177,7 +177,7 @@ def test_an_error_ahead_is_met_again_by_the_search_that_needs_the_text() -> None
 
 
 @pytest.mark.slow
-def test_each_text_gets_the_vector_that_it_gets_alone_whatever_is_embedded_with_it(tmp_path: Path) -> None:
+def test_each_text_gets_the_vector_that_it_gets_alone_whatever_is_embedded_with_it() -> None:
     """Else a replay would rank other tools than a proxy."""
     pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
     from foretool.retrieval.encoders import MANIFEST, locate, open_encoder
@@ -187,8 +187,8 @@ def test_each_text_gets_the_vector_that_it_gets_alone_whatever_is_embedded_with_
         pytest.skip("no encoder is installed")
     texts = [" ".join(["send", "a", "message", "about", "invoices"][: 1 + number % 5] * (1 + number % 7)) + f" {number}"
              for number in range(40)]  # fmt: skip
-    served = open_encoder(weights, tmp_path)
-    ahead = Remembering(open_encoder(weights, tmp_path, in_bulk=True), texts)
+    served = open_encoder(weights)
+    ahead = Remembering(open_encoder(weights, in_bulk=True), texts)
     try:
         np.testing.assert_array_equal(ahead.queries(texts), np.concatenate([served.queries([each]) for each in texts]))
     finally:

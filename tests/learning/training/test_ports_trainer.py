@@ -104,7 +104,7 @@ def test_the_exported_encoder_gives_the_vectors_it_was_trained_to(tmp_path: Path
     texts = ["roll the dice", "which road leads to the sea?"]
     untrained: Floats = embed_texts(trainer, (), texts)[1]
     trainer.run()
-    served = adapted.AdaptedEncoder(trainer.weights, trainer.encoder.adapter({}).dumps(), tmp_path / "cache")
+    served = adapted.AdaptedEncoder(trainer.weights, trainer.encoder.adapter({}).dumps())
     trained = embed_texts(trainer, (), texts)[1]
     np.testing.assert_allclose(served.queries(texts), trained, atol=1e-4)
     assert np.abs(trained - untrained).max() > 1e-2

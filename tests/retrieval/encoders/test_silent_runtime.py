@@ -33,10 +33,9 @@ def test_an_encoder_leaves_nothing_for_the_maker_of_onnxruntime(tmp_path: Path) 
     """Its builds keep an identifier and what they are going to send in the home folder."""
     pytest.importorskip("tokenizers", reason="the encoders' libraries are not installed")
     script = (
-        "from pathlib import Path\n"
         "from foretool.retrieval.encoders import open_encoder, resolve_weights\n"
         "for name in ('minilm', 'minilm-tools'):\n"
-        "    open_encoder(resolve_weights(name)[0], Path('prepared').absolute()).queries(['open issue'])\n"
+        "    open_encoder(resolve_weights(name)[0]).queries(['open issue'])\n"
     )
     home = tmp_path / "home"
     home.mkdir()

@@ -32,7 +32,6 @@ from foretool.server.catalog.search import Search
 from foretool.server.config.settings import Settings
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.opening import open_store
-from foretool.storage.places import models_folder
 from foretool.storage.sqlite.leads import FileLead as Lead
 from foretool.storage.store import Store
 
@@ -229,44 +228,31 @@ async def test_where_one_tool_of_many_waits_for_its_vector_a_search_says_so(tmp_
         assert search.meaning_in() is None
 
 
-async def test_on_a_new_machine_the_process_that_prepares_the_encoder_embeds_the_first_tools(
+async def test_one_process_embeds_the_tools_of_servers_that_list_one_after_the_other(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weights = resolve_weights(str(write_model(tmp_path / "tiny")))
+    folder = str(write_model(tmp_path / "tiny"))
+    (weights,) = resolve_weights(folder)
     started = list[WorkerChoice]()
     start = EmbeddingWorker.start
 
-    async def count(choice: WorkerChoice, cache: Path | None) -> EmbeddingWorker:
+    async def count(choice: WorkerChoice) -> EmbeddingWorker:
         started.append(choice)
-        return await start(choice, cache)
+        return await start(choice)
 
     monkeypatch.setattr(EmbeddingWorker, "start", count)
-    monkeypatch.setattr(embedding_module, "find_weights", lambda settings: weights)
-    monkeypatch.setattr(embedding_module, "GREETED_S", 0.0)
     tools = Catalog([bare_server("git"), bare_server("web")])
-    async with embedding("none", tools, store) as one:
-        one.begin_early()
-        assert one._task is None
-    async with embedding("auto", tools, store) as one:
-        one.begin_early()
-        await one.finish(60)
-        assert len(started) == 1, "no tool is known yet"
+    async with embedding(folder, tools, store) as one:
         for server, names in (("git", ("open_issue", "report_bug")), ("web", ("open_page",))):
             tools.replace(server, definitions(*names))
             await settled(one)
-        assert len(store.vectors.known(weights[0].key)) == 3
+        assert len(store.vectors.known(weights.key)) == 3
         assert len(started) == 1
         monkeypatch.setattr(embedding_module, "_STAYS_S", 0.0)
         tools.replace("web", definitions("find_page"))
         await settled(one)
         await settled(one)
         assert one._worker is None, "it ends once nothing is left to do"
-    folder = models_folder(store.path)
-    assert folder is not None
-    (folder / "prepared").mkdir(parents=True)
-    async with embedding("auto", tools, store) as one:
-        one.begin_early()
-        assert one._task is None, "it is prepared"
 
 
 async def test_a_well_known_tool_needs_no_embedding(

@@ -14,10 +14,8 @@ import pytest
 
 np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
-from foretool.retrieval import adapters  # noqa: E402
-from foretool.retrieval.encoders import EncoderError, Endpoint, Weights, locate, resolve_weights  # noqa: E402
-from foretool.retrieval.encoders.weights import BY_NAME  # noqa: E402
-from foretool.server.catalog.encoders import AT_ONCE, TRIES, EndpointEncoder, open_any_encoder, prepare_apart  # noqa: E402
+from foretool.retrieval.encoders import EncoderError, Endpoint, Weights, resolve_weights  # noqa: E402
+from foretool.server.catalog.encoders import AT_ONCE, TRIES, EndpointEncoder, open_any_encoder  # noqa: E402
 
 WEIGHTS = Weights("tiny", "at here", "licence of its provider", kind="endpoint")
 
@@ -129,16 +127,3 @@ def test_each_kind_has_its_class(tmp_path: Path) -> None:
     assert isinstance(
         open_any_encoder(resolve_weights("any", Endpoint("http://127.0.0.1:1/v1"))[0], key="k"), EndpointEncoder
     )
-
-
-@pytest.mark.slow
-def test_the_changed_model_is_made_by_another_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
-    weights = next(each for each in BY_NAME if each.name == "minilm-tools")
-    if locate(weights) is None:
-        pytest.skip(f"{weights.package} is not installed")
-    model = Path(adapters.__file__).with_name(weights.adapter).read_bytes()
-    monkeypatch.setattr(adapters, "apply_adapter", None)  # here it cannot be made
-    assert prepare_apart(weights, model, tmp_path).is_file()
-    (folder,) = tmp_path.iterdir()
-    assert sorted(each.name for each in folder.iterdir()) == ["model.onnx", "numbers.bin"]

@@ -24,7 +24,7 @@ def test_it_answers_in_order_and_ends(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "m")
     texts = [f"open issue {'bug ' * (number % 5)}" for number in range(40)]
     lines = "".join(json.dumps(text) + "\n" for text in texts)
-    command = [*WORKER, str(folder), str(tmp_path / "cache")]
+    command = [*WORKER, str(folder)]
     done = subprocess.run(command, input=lines.encode(), capture_output=True, check=True, timeout=60)
     header, _, data = done.stdout.partition(b"\n")
     assert json.loads(header) == {"dimension": DIMENSION}
@@ -33,14 +33,14 @@ def test_it_answers_in_order_and_ends(tmp_path: Path) -> None:
 
 
 def test_it_says_what_is_missing(tmp_path: Path) -> None:
-    command = [*WORKER, str(tmp_path), ""]
+    command = [*WORKER, str(tmp_path)]
     done = subprocess.run(command, input=b'"a"\n', capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (MISSING_STATUS, b"")
     assert b"or model.safetensors in it" in done.stderr
 
 
 def test_an_empty_line_has_it_embed_what_came_so_far(tmp_path: Path) -> None:
-    command = [*WORKER, str(write_model(tmp_path / "m")), ""]
+    command = [*WORKER, str(write_model(tmp_path / "m"))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         assert worker.stdin and worker.stdout
         assert json.loads(worker.stdout.readline()) == {"dimension": DIMENSION}

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from command_fakes import write_config
@@ -14,7 +11,7 @@ from foretool.server.checks.programs import check_programs
 from foretool.server.config import loader
 from foretool.server.config.codes import Code
 from foretool.server.setup.installation import Installation, Method
-from foretool.storage.places import models_folder
+from foretool.storage.places import made_folder
 
 
 def wrong(folder: Path, servers: dict[str, object], **settings: object) -> list[tuple[Code | None, str, str]]:
@@ -27,18 +24,6 @@ def test_an_encoder_that_does_not_exist_is_a_problem(tmp_path: Path) -> None:
     assert code is Code.ENCODER_WRONG and what.startswith("encoder 'nonsense': expected \"auto\"")
     assert do.startswith('write "auto" or delete the setting')
     assert wrong(tmp_path, {}, encoder="none") == []
-
-
-def test_no_room_to_prepare_the_encoder_is_said_with_the_room_that_it_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
-    assert wrong(tmp_path, {}, encoder="minilm-tools") == []
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("foretool.retrieval.encoders.weights.disk_usage", lambda folder: SimpleNamespace(free=2**20))
-    ((code, what, do),) = wrong(tmp_path, {}, encoder="minilm-tools")
-    assert code is Code.ENCODER_WRONG and do.startswith("free some space")
-    assert re.fullmatch(r"no room to prepare minilm-tools: \d+ MiB must be free in .*encoders or .*", what)
 
 
 def test_an_encoder_that_is_not_installed_comes_with_a_command_that_works_here(
@@ -78,10 +63,10 @@ def test_the_room_on_the_disk_is_said_where_foretool_has_an_environment_of_its_o
     (tmp_path / "tool").mkdir()
     (tmp_path / "tool" / "library").write_bytes(bytes(3 << 20))
     config = loader.load(write_config(tmp_path, {}, encoder="none"))
-    folder = models_folder(config.storage)
+    folder = made_folder(config.storage)
     assert folder is not None
-    (folder / "prepared").mkdir(parents=True)
-    (folder / "prepared" / "numbers.bin").write_bytes(bytes(2 << 20))
+    folder.mkdir(parents=True)
+    (folder / "o200k_base.ranks").write_bytes(bytes(2 << 20))
 
     def said(method: Method) -> list[str]:
         copy = Installation(method, tmp_path / "tool", "", (), ())

@@ -4,10 +4,8 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from command_fakes import CALC, WEATHER, fill, write_config
@@ -151,20 +149,6 @@ def test_it_says_what_leaves_the_machine_for_a_collector(
     assert (said in shown) if said else ("telemetry" not in shown)
     assert run(["status", "--json", "--config", str(path)]) == 0
     assert json.loads(capsys.readouterr().out)["telemetry"] == telemetry
-
-
-def test_it_says_why_only_words_rank_where_there_is_no_room_for_the_encoder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
-    config = write_config(tmp_path, encoder="minilm-tools")
-    assert run(["status", "--config", str(config)]) == 0
-    assert "0 texts embedded" in capsys.readouterr().out
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("foretool.retrieval.encoders.weights.disk_usage", lambda folder: SimpleNamespace(free=2**20))
-    assert run(["status", "--config", str(config)]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "encoder only words rank: no room to prepare minilm-tools: " in said and "embedded" not in said
 
 
 def test_of_a_storage_file_that_cannot_be_read_it_says_no_numbers(

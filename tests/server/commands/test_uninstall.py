@@ -84,7 +84,7 @@ def test_comments_come_back_where_the_file_was_edited_since(home: Path, capsys: 
     )
 
 
-def test_prepared_encoders_go_and_records_stay_with_their_size(
+def test_what_foretool_made_for_the_machine_goes_and_records_stay_with_their_size(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sockets = home / "run"
@@ -95,7 +95,7 @@ def test_prepared_encoders_go_and_records_stay_with_their_size(
     assert run(["init", "--yes", "--no-start"]) == 0
     state = home / ".local/state/foretool"
     (state / "encoders").mkdir(parents=True)
-    (state / "encoders" / "minilm.bin").write_bytes(b"x" * 2048)
+    (state / "encoders" / "o200k_base.ranks").write_bytes(b"x" * 2048)
     (state / "foretool.sqlite3").write_bytes(b"y" * 512)
     assert run(["uninstall", "--dry-run"]) == 0
     assert "Goes too: ~/.local/state/foretool/encoders (2.0 KiB" in capsys.readouterr().out

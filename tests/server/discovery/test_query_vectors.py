@@ -85,7 +85,7 @@ async def test_a_recorded_search_leaves_the_vectors_of_all_its_texts(folder: str
     assert len(kept(folder, store)) > 2
     assert kept(folder, store) <= _digests_of([LONG])
     [weights] = resolve_weights(folder)
-    [encoder] = open_encoders([weights], store, "")
+    [encoder] = open_encoders([weights], "")
     [row] = store.vectors.load(weights.query_key, {digest(LONG)}).values()
     assert np.frombuffer(row, np.float32) == pytest.approx(encoder.queries([LONG])[0])
 
