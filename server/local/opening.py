@@ -3,8 +3,9 @@
 A proxy needs some tenths of a second of a processor until it can answer, and on a busy machine that is more than some
 clients wait. So each answer to `initialize` is kept, together with the very line that asked for it. The next window
 whose client begins with the same line gets the same answer, as long as the config, the storage and the installation are
-the same and nothing was decided about a server's texts. The proxy still takes in the line; its own answer goes into the
-place of the kept one, and not to the client.
+the same and nothing was decided about a server's texts. A client without such an answer gets one that is true of any
+config, if a new proxy does not answer within `PATIENCE_S`. In both cases the proxy still takes in the line; its own
+answer is kept, and does not go to the client.
 
 Every window imports this file, so it imports nothing that takes memory.
 """
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 64 * 1024
 """The longest first line, and the longest answer, that are kept."""
+PATIENCE_S: Final = 0.2
+"""How long the first answer of a new proxy is waited for, which says more: what the servers say of themselves. On a
+quiet machine it comes within this time. On a busy one it takes a second and more, and nobody waits for it."""
 PLACES: Final = 16
 """How many answers are kept for one config and profile: a client whose first line never comes again fills no disk."""
 
@@ -87,6 +91,11 @@ def forget_answers(environ: Mapping[str, str] = os.environ) -> None:
         pass  # there are none
 
 
+def _is_busy() -> bool:
+    """Return whether more programs want a processor than there are."""
+    return os.getloadavg()[0] >= (os.cpu_count() or 1)
+
+
 class Opening:
     """The first words of one client."""
 
@@ -95,6 +104,7 @@ class Opening:
         self._source = source
         self._output = output
         self._line: bytes | None = None
+        self._general_at = time.monotonic() + (0 if _is_busy() else PATIENCE_S)
         self.data = b""
         """What was read of the client, which a proxy has to be told."""
         self.is_answered = False
@@ -107,15 +117,29 @@ class Opening:
         return self.data
 
     def wait(self, patience_s: float, proxy: int | None = None) -> None:
-        """Answer the first line as soon as it comes; stop when `proxy`, a socket, can be read."""
-        poll, until = select.poll(), time.monotonic() + patience_s
-        for file in (self._source, proxy):
-            if file is not None:
-                poll.register(file, select.POLLIN)
-        while not self._is_over and self._line is None and len(self.data) < MOST_BYTES:
-            ready = [file for file, _ in poll.poll(max(0, until - time.monotonic()) * 1000)]
-            if not ready or proxy in ready or not self._read():
+        """Answer the first line as soon as it comes, from what is kept, or after some patience as to any client; stop
+        when `proxy`, a socket, can be read."""
+        until = time.monotonic() + patience_s
+        while not self._is_over and not self.is_answered and len(self.data) < MOST_BYTES:
+            now, poll = time.monotonic(), select.poll()
+            if self._line is not None and now >= self._general_at:
+                self._answer_as_to_anybody(self._line)
                 return
+            if self._line is None:
+                poll.register(self._source, select.POLLIN)
+            if proxy is not None:
+                poll.register(proxy, select.POLLIN)
+            end = until if self._line is None else min(until, self._general_at)
+            ready = [file for file, _ in poll.poll(max(0, end - now) * 1000)]
+            if proxy in ready or (not ready and end == until) or (self._source in ready and not self._read()):
+                return
+
+    def _answer_as_to_anybody(self, line: bytes) -> None:
+        from foretool.server.protocol.general_greeting import greet_anybody
+
+        self._is_over = True
+        if is_greeting(line) and (answer := greet_anybody(line)) is not None:
+            self._write(answer + b"\n")
 
     def _read(self) -> bool:
         """Read on, and answer the line if it is complete. Returns False where the client says no more."""

@@ -15,6 +15,7 @@ from foretool.server.methods.list_tools import INCOMPLETE_TTL_MS, TTL_MS
 from foretool.server.methods.prompts import offers_steps
 from foretool.server.methods.skills import DECLARED
 from foretool.server.protocol import jsonrpc, skills, translate, versions
+from foretool.server.protocol.general_greeting import FIND_TOOLS, choose_version
 from foretool.server.protocol.jsonrpc import RpcError
 from foretool.server.trust.text import one_line, quote
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -28,10 +29,6 @@ _INSTRUCTIONS: Final = (
     "When none of the listed ones fits, describe the task to discover_tools, then call what it finds as its answer "
     "says."
 )
-_WHOLE: Final = (
-    "To find the tool for a task, describe the task to discover_tools, then call what it finds as its answer says."
-)
-"""What our `instructions` say where every tool stands in the list."""
 _QUOTING: Final = " Lines after > are the words of the server named above them."
 
 
@@ -60,7 +57,7 @@ class Greeting:
         wanted = jsonrpc.text(exchange.params.get("protocolVersion"))
         if wanted is None:
             raise RpcError(jsonrpc.INVALID_PARAMS, "initialize: protocolVersion is missing")
-        version = wanted if wanted in versions.LEGACY_VERSIONS else versions.LATEST_LEGACY
+        version = choose_version(wanted)
         client = exchange.client
         client.end_sessions()
         client.version = version
@@ -128,7 +125,7 @@ class Greeting:
     def instructions(self, profile: Profile, *, is_whole: bool = False) -> str:
         """Return our `instructions`, with those of the profile's upstreams. `is_whole`: every tool is listed."""
         texts = {each.name: self._catalog.server_text(each.name) for each in self._upstreams.admitted(profile)}
-        return merge_instructions(texts, _INSTRUCTION_TOKENS, _WHOLE if is_whole else _INSTRUCTIONS)
+        return merge_instructions(texts, _INSTRUCTION_TOKENS, FIND_TOOLS if is_whole else _INSTRUCTIONS)
 
     def quoted(self, profile: Profile) -> frozenset[str]:
         """Return the upstreams whose instructions are part of ours, so that clients know them already."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from foretool._version import __version__
+from foretool.server.protocol.general_greeting import LATEST_LEGACY as LATEST_LEGACY
+from foretool.server.protocol.general_greeting import LEGACY_VERSIONS as LEGACY_VERSIONS
 from foretool.server.protocol.jsonrpc import Raw, raw
 from foretool.storage.records import Era
 
 ERAS: Final[tuple[Era, Era]] = ("legacy", "modern")
 
 MODERN_VERSIONS: Final = ("2026-07-28",)
-LEGACY_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 LATEST_MODERN: Final = MODERN_VERSIONS[0]
-LATEST_LEGACY: Final = LEGACY_VERSIONS[0]
 
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 META_CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"

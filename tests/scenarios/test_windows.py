@@ -21,6 +21,7 @@ from served import is_alive, wait_until
 from windows import Desk
 
 from foretool.server.config.loader import load
+from foretool.server.local.places import ProxyIdentity, name_lock
 
 pytestmark = pytest.mark.slow
 
@@ -194,30 +195,51 @@ def test_a_window_that_opens_after_an_edit_gets_what_the_file_says(desk: Desk) -
 @requirement("windows:opening")
 def test_a_window_greets_as_the_last_one_did_while_no_proxy_answers(desk: Desk) -> None:
     first = desk.open()
-    greeting = first.initialize()
-    assert first.leave() == 0
+    assert "s0__echo" in first.list_tools()  # so the proxy's own answer is kept, whoever gave the first one
+    second = desk.open()
+    greeting = second.initialize()
+    assert first.leave() == 0 == second.leave()
     assert wait_until(lambda: not list(desk.sockets.glob("*.sock")))
     (lock,) = desk.sockets.glob("*.lock")
     with lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # as another window does that is starting a proxy
-        second = desk.open()
-        assert second.initialize() == greeting
+        third = desk.open()
+        assert third.initialize() == greeting
         assert desk.status() == []
-    assert "s0__echo" in second.list_tools()
-    assert sum("serverInfo" in each.get("result", {}) for each in second.seen) == 1
+    assert "s0__echo" in third.list_tools()
+    assert sum("serverInfo" in each.get("result", {}) for each in third.seen) == 1
+
+
+@requirement("windows:opening")
+def test_a_client_that_nobody_knows_is_greeted_while_no_proxy_answers(desk: Desk) -> None:
+    wanted = ProxyIdentity(os.path.realpath(desk.config), "", "")
+    desk.sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (desk.sockets / name_lock(wanted)).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # as another window does that is starting a proxy
+        first = desk.open()
+        greeting = first.initialize()
+        assert desk.status() == []
+    assert "s0__echo" in first.list_tools()
+    assert sum("serverInfo" in each.get("result", {}) for each in first.seen) == 1
+    assert first.leave() == 0
+    told = desk.open().initialize()  # what the proxy answered to the same line
+    told["capabilities"].pop("extensions", None)  # skills, where this machine has some
+    assert {**greeting["capabilities"], **told["capabilities"]} == greeting["capabilities"]
+    assert {**told, "capabilities": {}, "instructions": ""} == {**greeting, "capabilities": {}, "instructions": ""}
 
 
 @requirement("windows:opening", "windows:off")
 def test_a_window_of_its_own_greets_as_the_last_one_did_and_says_it_once(desk: Desk) -> None:
-    greetings = []
+    kept: list[Any] = []
     for _ in range(2):
         window = desk.open("--alone")
-        greetings.append(window.initialize())
+        greeting = window.initialize()
         assert window.call("s0__echo", {"n": 1}) == '{"n": 1}'
         assert sum("serverInfo" in each.get("result", {}) for each in window.seen) == 1
         assert window.leave() == 0
-    assert greetings[0] == greetings[1]
-    assert len(list(desk.sockets.glob("*.answer"))) == 1
+        assert greeting in kept or not kept
+        (file,) = desk.sockets.glob("*.answer")
+        kept.append(json.loads(file.read_bytes().split(b"\n", 2)[2])["result"])
 
 
 @requirement("windows:errors")

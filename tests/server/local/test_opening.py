@@ -84,6 +84,11 @@ def test_kept_answers_can_be_dropped(config: Path) -> None:
 
 
 @pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+
+
+@pytest.fixture
 def pipes() -> Iterator[tuple[int, int, int, int]]:
     files = (*os.pipe(), *os.pipe())
     yield files
@@ -111,7 +116,7 @@ def test_a_line_without_a_kept_answer_is_left_for_the_proxy(config: Path, pipes:
     source, client, _, output = pipes
     opening = Opening(answers(config), source, output)
     os.write(client, LINE + b"\n")
-    opening.wait(5)
+    opening.wait(5)  # without a version it is to be refused
     assert opening.data == LINE + b"\n" and not opening.is_answered
 
 
@@ -131,3 +136,43 @@ def test_what_a_client_says_after_the_hand_over_is_left_to_the_window(
     os.write(client, b"a call while the window looks for another proxy\n")
     opening.wait(60)
     assert os.read(source, 6) == b"a call"
+
+
+@requirement("windows:opening")
+def test_a_client_that_nobody_knows_is_answered_after_some_patience(
+    config: Path, pipes: tuple[int, int, int, int], quiet: None
+) -> None:
+    source, client, heard, output = pipes
+    line = LINE.replace(b"{}}", b'{"protocolVersion":"2025-06-18"}}')
+    os.write(client, line + b'\n{"jsonrpc"')
+    opening = Opening(answers(config), source, output)
+    opening.wait(0)
+    assert opening.data and not opening.is_answered, "a proxy that is there says more"
+    opening.wait(5)
+    assert opening.is_answered and opening.data == line + b'\n{"jsonrpc"'
+    assert b'"protocolVersion":"2025-06-18"' in os.read(heard, MOST_BYTES)
+
+
+@requirement("windows:opening")
+def test_on_a_busy_machine_such_a_client_is_answered_at_once(
+    config: Path, pipes: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, client, heard, output = pipes
+    monkeypatch.setattr(os, "getloadavg", lambda: (float(os.cpu_count() or 1), 0.0, 0.0))
+    os.write(client, LINE.replace(b"{}}", b'{"protocolVersion":"2025-06-18"}}') + b"\n")
+    opening = Opening(answers(config), source, output)
+    opening.wait(0)
+    assert opening.is_answered and b'"serverInfo"' in os.read(heard, MOST_BYTES)
+
+
+def test_what_a_client_says_further_does_not_keep_it_from_being_answered(
+    config: Path, pipes: tuple[int, int, int, int]
+) -> None:
+    source, client, heard, output = pipes
+    opening = Opening(answers(config), source, output)
+    os.write(client, LINE.replace(b"{}}", b'{"protocolVersion":"2025-06-18"}}') + b"\n")
+    opening.wait(0)
+    os.write(client, b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+    opening.wait(5)
+    assert opening.is_answered and os.read(heard, MOST_BYTES).count(b"\n") == 1
+    assert os.read(source, MOST_BYTES).startswith(b'{"jsonrpc":"2.0","method"'), "it is the relay's to read"
