@@ -21,6 +21,7 @@ import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, Protocol
 
 from bench.agents.catalogue import FAILURE
@@ -38,6 +39,8 @@ OWN: Final = (DISCOVER, *BRIDGES)
 SEARCH: Final = "search_tools"
 HINT_MS: Final = 10_000
 """The hook's deadline: on a machine that a model keeps busy it would be over before the hook has begun."""
+TYPING_S: Final = 5.0
+"""What a user needs to type a wish into a window that has just started; the proxy opens its encoder meanwhile."""
 FOUND: Final = 5
 """Definitions that the model's own search adds."""
 SEARCH_DEFINITION: Final[Json] = {
@@ -158,21 +161,23 @@ class Foretool:
     @classmethod
     @asynccontextmanager
     async def start(cls, command: Sequence[str], config: Path, *, has_hook: bool = False) -> AsyncIterator[Foretool]:
-        """Serve on a config whose servers are known. Each conversation begins with the storage of the first day."""
-        storage, kept = config.with_name("foretool.sqlite3"), config.with_name("first_day.sqlite3")
+        """Serve on a config whose servers are known. Each conversation begins with the storage of the first day, and
+        has a shared proxy of its own, which the hook asks as well."""
+        kept = config.with_name("first_day.sqlite3")
         if not kept.exists():
             async with StdioClient.serve(command, unrecorded(config)) as client:
                 await client.initialize()
                 await client.tools()
                 await wait_until_ready(client, has_encoder(config))
-            shutil.copy(storage, kept)
-        for left in storage.parent.glob(f"{storage.name}*"):
-            left.unlink()
-        shutil.copy(kept, storage)
-        async with ForetoolClient.serve(command, config) as client:
-            begun = await client.initialize()
-            hook = [*command, "hint", "--config", str(config)] if has_hook else ()
-            yield cls(client, begun.get("instructions", ""), hook)
+            # A hook that was never used would rank its first prompt by words alone.
+            await asyncio.to_thread(ask_hook, hook_of(command, config), "Hello")
+            shutil.copy(config.with_name("foretool.sqlite3"), kept)
+        with TemporaryDirectory(prefix="conversation-", dir=config.parent, ignore_cleanup_errors=True) as folder:
+            own = shared_config(config, Path(folder))
+            shutil.copy(kept, own.with_name("foretool.sqlite3"))
+            async with ForetoolClient.serve(command, own) as client:
+                begun = await client.initialize()
+                yield cls(client, begun.get("instructions", ""), hook_of(command, own) if has_hook else ())
 
     async def tools(self) -> list[Json]:
         if self._client.is_stale:
@@ -183,25 +188,48 @@ class Foretool:
     async def prompt(self, task: str) -> str:
         if not self._hook:
             return task
-        event = {"hook_event_name": "UserPromptSubmit", "prompt": task, "session_id": "bench", "cwd": str(Path.cwd())}
-        environ = {**os.environ, "FORETOOL_HINT_MS": str(HINT_MS)}
-        done = await asyncio.to_thread(
-            subprocess.run, self._hook, input=json.dumps(event), capture_output=True, text=True, check=True, env=environ
-        )
-        return f"{task}\n\n{done.stdout.strip()}".strip()
+        await asyncio.sleep(TYPING_S)
+        hint = await asyncio.to_thread(ask_hook, self._hook, task)
+        return f"{task}\n\n{hint}".strip()
 
     async def call(self, name: str, arguments: Json) -> str:
         return await call(self._client, name, arguments)
+
+
+def hook_of(command: Sequence[str], config: Path) -> list[str]:
+    """The command of the prompt hook under a config."""
+    return [*command, "hint", "--config", str(config)]
+
+
+def ask_hook(hook: Sequence[str], prompt: str) -> str:
+    """What a prompt hook prints for a prompt."""
+    event = {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "session_id": "bench", "cwd": str(Path.cwd())}
+    environ = {**os.environ, "FORETOOL_HINT_MS": str(HINT_MS)}
+    done = subprocess.run(hook, input=json.dumps(event), capture_output=True, text=True, check=True, env=environ)
+    return done.stdout.strip()
 
 
 def unrecorded(config: Path) -> Path:
     """The same config without a log: a search that waits for the servers is no task of the user's, whose words would
     choose tools of the list."""
     members = json.loads(config.read_text("utf-8"))
-    members["foretool"]["record"] = "off"
+    members["foretool"] |= {"record": "off", "share": False}
     quiet = config.with_name("first_day.json")
     quiet.write_text(json.dumps(members), "utf-8")
     return quiet
+
+
+def shared_config(config: Path, folder: Path) -> Path:
+    """The same config in another folder, served by a shared proxy, as people run it."""
+    members = json.loads(config.read_text("utf-8"))
+    settings = members["foretool"]
+    settings.pop("share", None)
+    settings["storage"] = str(folder / "foretool.sqlite3")
+    if (prepared := config.with_name("encoders")).exists():
+        (folder / "encoders").symlink_to(prepared)
+    own = folder / "mcp.json"
+    own.write_text(json.dumps(members), "utf-8")
+    return own
 
 
 def has_encoder(config: Path) -> bool:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from bench.agents.world import World, has_words
 
 Kind = Literal["plain", "vague", "steps", "none"]
-Half = Literal["working", "closed"]
+Half = Literal["working", "closed", "later"]
 SEED: Final = 20
 Check = Callable[[World, str], bool]
 

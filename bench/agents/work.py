@@ -26,7 +26,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 from msgspec import Struct
@@ -47,6 +47,7 @@ from bench.agents.arms import (
 from bench.agents.catalogue import read_catalogue, stand_in
 from bench.agents.decisions import Decision, Turn
 from bench.agents.drivers import Driver, add_model, open_driver
+from bench.agents.later_tasks import LATER
 from bench.agents.tasks import SEED, Half, Task, draw
 from bench.agents.world import World, serve_page
 from bench.options import add_foretool, make_parser, split_names
@@ -194,6 +195,11 @@ async def open_arm(
     yield OwnSearch(servers) if name == "search" else Direct(servers, tools)
 
 
+def tasks_of(half: Half) -> Sequence[Task]:
+    """The tasks of a half of the first ones, or the later ones."""
+    return LATER if half == "later" else draw(half)
+
+
 def in_order(
     arms: Sequence[str], repeats: int, tasks: Sequence[Task], *, paired: bool
 ) -> Iterator[tuple[str, int, Task]]:
@@ -220,7 +226,7 @@ async def run_all(arguments: argparse.Namespace, driver: Driver, sizes: Sequence
             world.servers(arguments.servers),
         )
         tasks = [
-            task for task in draw(arguments.half) if not arguments.tasks or task.name in arguments.tasks.split(",")
+            task for task in tasks_of(arguments.half) if not arguments.tasks or task.name in arguments.tasks.split(",")
         ]
         for size in sizes:
             catalogue = read_catalogue(arguments.catalogs, size)
@@ -266,7 +272,7 @@ def parser() -> argparse.ArgumentParser:
     add_model(parser)
     parser.add_argument("--arms", default=",".join(ARMS), help="default %(default)s")
     parser.add_argument("--sizes", default="47,128", help="tools of the catalogues; default %(default)s")
-    parser.add_argument("--half", default="working", choices=("working", "closed"), help="default %(default)s")
+    parser.add_argument("--half", default="working", choices=get_args(Half), help="default %(default)s")
     parser.add_argument("--tasks", default="", help="names of tasks; default: all of the half")
     parser.add_argument("--repeats", type=int, default=1, help="default %(default)s")
     parser.add_argument("--paired", action="store_true", help="task by task, not arm by arm")

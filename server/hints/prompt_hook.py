@@ -1,8 +1,11 @@
 """Grows a list for a prompt that a hook has recorded (`foretool hint`), while the model still reads.
 
 The hook writes to the store that this proxy shares, and the proxy notices a new prompt within `_LOOK_S` where a list
-may grow for it, and at once if the hook has asked this proxy. A prompt counts as our client's if there is exactly one
-client and, on stdio, if the prompt was recorded in our folder."""
+may grow for it, and at once if the hook has asked this proxy. Where a hook is in use, the encoders are opened once a
+client has its list: the first prompt of a conversation comes seconds later, and is then ranked by meaning.
+
+A prompt counts as our client's if there is exactly one client and, on stdio, if it was recorded in our folder.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from foretool.retrieval.ranking import Ranking
 
 _LOOK_S: Final = 0.2
+_IN_USE_S: Final = 30 * 86_400
+"""A hook that has recorded a prompt within this time is taken to be in use."""
 _MOST_CHARACTERS: Final = 2_000
 """A search uses at most so many characters of a prompt: users may paste megabytes into one."""
 
@@ -50,12 +55,25 @@ class PromptHook:
             self._folder = str(Path.cwd())
         self._since = clock()
         self._seen = 0
+        self._is_prepared = False
+        """Whether the encoders were seen to, for the first prompt."""
 
     async def watch(self) -> None:
         """Look for new prompts until cancelled."""
         while True:
             await (asyncio.sleep(_LOOK_S) if self._find_growing() else wait_for_tick())
+            self._prepare()
             self.look()
+
+    def _prepare(self) -> None:
+        """Open the encoders once a client has its list, if a hook is in use. Without one they are opened when somebody
+        searches, and take their memory only then."""
+        if self._is_prepared or not any(each.session and each.session.list.view for each in self._clients):
+            return
+        self._is_prepared = True
+        with contextlib.suppress(StorageError):
+            if self._store.prompts(self._since - _IN_USE_S, 1):
+                self._search.want_encoders()
 
     def _find_growing(self) -> tuple[Client, Session] | None:
         """Return the only client and its session, if its list may grow."""

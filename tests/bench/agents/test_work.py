@@ -15,7 +15,7 @@ from bench.agents.arms import Direct, Foretool, OwnSearch, Servers, named_tools
 from bench.agents.decisions import Decision, Turn, grammar, read_decision, write_prompt
 from bench.agents.drivers import Endpoint
 from bench.agents.tasks import TASKS, Task, draw
-from bench.agents.work import Bench, figures, in_order, read_outcomes, start_of
+from bench.agents.work import Bench, figures, in_order, read_outcomes, start_of, tasks_of
 from bench.agents.world import World
 from bench.clients.messages import Json
 from bench.servers import loopback
@@ -135,6 +135,13 @@ def test_both_halves_have_tasks_of_every_kind_and_none_in_common() -> None:
     assert {task.name for task in working}.isdisjoint(task.name for task in closed)
     assert len(working) + len(closed) == len(TASKS) == len({task.name for task in TASKS})
     assert {task.kind for task in working} == {task.kind for task in closed} == {"plain", "vague", "steps", "none"}
+
+
+def test_the_later_tasks_are_none_of_the_first_and_of_every_kind() -> None:
+    later = tasks_of("later")
+    assert {task.name for task in later}.isdisjoint(task.name for task in TASKS)
+    assert {task.kind for task in later} == {"plain", "vague", "steps", "none"}
+    assert len(later) + len(TASKS) >= 80
 
 
 def test_a_paired_run_does_each_task_in_all_arms_before_the_next() -> None:

@@ -53,3 +53,23 @@ async def test_a_prompt_that_may_be_someone_elses_moves_no_list() -> None:
         asked(stage, "read the text of that file")
         stage.app.answering.prompts.look()
         assert stage.client.count(LIST_CHANGED) == other.count(LIST_CHANGED) == 0
+
+
+@requirement("hint:asks")
+@pytest.mark.parametrize("is_in_use", [True, False])
+async def test_where_a_hook_is_in_use_the_first_prompt_of_a_conversation_finds_the_encoders_open(
+    is_in_use: bool,
+) -> None:
+    opened: list[str] = []
+    async with proxy_over(files(), policy="frozen") as stage:
+        stage.app.search.open_encoders_with(lambda: opened.append("opened"), lambda: None)
+        hook = stage.app.answering.prompts
+        if is_in_use:
+            stage.store.tasks.add_prompt(Prompt(hook._since - 86_400.0, "of yesterday", "chat", ""))
+        await stage.client.initialize()
+        hook._prepare()
+        assert opened == []  # it would only slow the first list down
+        await stage.client.list_tools()
+        hook._prepare()
+        hook._prepare()
+        assert opened == (["opened"] if is_in_use else [])

@@ -1,0 +1,132 @@
+"""Tasks that were written after the others, over the same world, to be opened once: what was mended on the first ones
+is measured on these. None of them was looked at before its run.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bench.agents.tasks import (
+    EDIT,
+    FETCH,
+    FOLDER,
+    KNOW,
+    LOG,
+    QUERY,
+    READ,
+    WRITE,
+    Task,
+    says,
+    says_any,
+    says_converted,
+    says_number,
+    says_time,
+)
+from bench.agents.world import has_words
+
+LATER: Final = (
+    # files
+    Task("append-line", "plain", "Add the line: Feed the cat - at the end of {files}/notes.txt", (EDIT,),
+         lambda world, answer: world.text("notes.txt").split("\n")[:3]
+         == ["Call the plumber", "Water the plants", "Feed the cat"]),
+    Task("below-letters", "plain", "Show me all folders and files below {files}/letters", (FOLDER,),
+         says("2024", "invoice-0815", "thanks")),
+    Task("move-thanks", "plain", "Move {files}/letters/2024/thanks.txt to {files}/thanks.txt", (("files__move_file",),),
+         lambda world, answer: "Thanks" in world.text("thanks.txt") and not world.text("letters/2024/thanks.txt")),
+    Task("make-photos", "plain", "Create the folder {files}/photos/summer", (("files__create_directory",),),
+         lambda world, answer: (world.files / "photos" / "summer").is_dir()),
+    Task("write-april", "plain", "Save the text Sales: 388 as {files}/reports/april.txt", (WRITE,),
+         lambda world, answer: world.text("reports/april.txt").strip() == "Sales: 388"),
+    Task("read-two", "plain", "What do {files}/prices/contract.txt and {files}/prices/annex.txt say?", (READ,),
+         says("1200", "1350")),
+    Task("allowed", "plain", "In which folders may you read and write files?", (("files__list_allowed_directories",),),
+         lambda world, answer: str(world.files) in answer),
+    Task("rename-person", "plain", "In {files}/draft.txt change Ms Miller to Mr Baker", (EDIT,),
+         lambda world, answer: world.text("draft.txt").strip() == "Dear Mr Baker,\nthank you for the tea."),
+    Task("port", "vague", "On which port does my server listen? It is in {files}/settings.ini", (READ,),
+         says_number("8080")),
+    Task("best-month", "vague", "Which month had the highest sales? The reports are in {files}/reports", (READ,),
+         says("march")),
+    Task("largest", "vague", "Which file that lies directly in {files} is the largest?",
+         (("files__list_directory_with_sizes", "files__get_file_info"),), says("data.bin")),
+    Task("copy-file", "steps", "Copy {files}/settings.ini to {files}/settings.bak", (READ, WRITE),
+         lambda world, answer: world.text("settings.bak").strip() == "[server]\nport = 8080\nhost = localhost"),
+    Task("total-to-file", "steps",
+         "Add up the sales of the three files in {files}/reports and write the sum into {files}/total.txt",
+         (READ, WRITE), lambda world, answer: "987" in world.text("total.txt")),
+    # git
+    Task("git-messages", "plain", "What are the messages of all commits in {repository}?", (("git__git_log",),),
+         says("first version", "port 9000", "paint it blue")),
+    Task("git-staged", "plain", "What is staged in {repository} right now?",
+         (("git__git_diff_staged", "git__git_status"),), says("greeting")),
+    Task("git-switch", "plain", "Switch the repository {repository} to the branch stable", (("git__git_checkout",),),
+         lambda world, answer: world.git("branch", "--show-current") == "stable"),
+    Task("git-hotfix", "plain", "Make a branch named hotfix in {repository} that starts at the branch stable",
+         (("git__git_create_branch",),), lambda world, answer: world.git("rev-parse", "--verify", "--quiet", "hotfix")
+         == world.git("rev-parse", "stable")),
+    Task("git-add-app", "plain", "Stage my change of app.py in {repository}", (("git__git_add",),),
+         lambda world, answer: "app.py" in world.git("diff", "--cached", "--name-only")),
+    Task("git-against-stable", "plain", "How does the repository {repository} differ from its branch stable?",
+         (("git__git_diff",),), says("colours")),
+    Task("git-blue", "vague", "Who painted it blue in {repository}?", (LOG,), says("linus")),
+    Task("git-undone", "vague",
+         "I am about to go home. What is there in {repository} that I have not committed yet?", (("git__git_status",),),
+         says("app.py", "new.txt")),
+    Task("git-count", "vague", "How many commits does {repository} have?", (("git__git_log",),),
+         lambda world, answer: has_words(answer, ["three"]) or says_number("3")(world, answer)),
+    Task("git-try", "steps", "In {repository} make a branch named try and switch to it",
+         (("git__git_create_branch",), ("git__git_checkout",)),
+         lambda world, answer: world.git("branch", "--show-current") == "try"),
+    # the database
+    Task("add-order", "plain", "Add an order of customer 3 with a total of 60 to the orders table of my database",
+         (("sqlite__write_query",),),
+         lambda world, answer: world.rows("select count(*) from orders where customer_id = 3 and total = 60")
+         == [(1,)]),
+    Task("delete-row", "plain", "Delete Smith from the customers table of my database", (("sqlite__write_query",),),
+         lambda world, answer: world.rows("select name from customers order by id") == [("Okafor",), ("Tanaka",)]),
+    Task("cities", "plain", "In which cities do the people in the customers table of my database live?", (QUERY,),
+         says("leeds", "lagos", "kyoto")),
+    Task("customer-columns", "plain", "Which columns does the customers table of my database have?",
+         (("sqlite__describe_table",),), says("name", "city")),
+    Task("sum-orders", "vague", "What did all orders in my database bring in together?", (QUERY,), says_number("487")),
+    Task("smallest-order", "vague", "How much was the smallest order in my database?", (QUERY,), says_number("12")),
+    Task("table-fill", "steps",
+         "Make a table named tags with one column, name, in my database, and put the row red into it",
+         (("sqlite__create_table",), ("sqlite__write_query",)),
+         lambda world, answer: world.rows("select name from tags") == [("red",)]),
+    # the memory
+    Task("remember-place", "plain", "Remember that Acme sits in Hamburg",
+         (("memory__add_observations", "memory__create_entities"),),
+         lambda world, answer: has_words(" ".join(world.observations("Acme")), ["Hamburg"])),
+    Task("remember-eve", "plain", "Remember a new person, Eve, who speaks Greek", (("memory__create_entities",),),
+         lambda world, answer: has_words(" ".join(world.observations("Eve")), ["Greek"])),
+    Task("forget-chess", "plain", "Forget that Dave plays chess, but keep Dave", (("memory__delete_observations",),),
+         lambda world, answer: any(each.get("name") == "Dave" for each in world.remembered())
+         and not world.observations("Dave")),
+    Task("unrelate", "plain", "Delete from your memory that Carol works at Acme", (("memory__delete_relations",),),
+         lambda world, answer: all(each["type"] == "entity" for each in world.remembered())
+         and len(world.remembered()) == 3),
+    Task("all-known", "plain", "List everything that is in your memory", (("memory__read_graph",),),
+         says("carol", "acme", "dave")),
+    Task("in-rome", "vague", "Which of the people that you remember lives in Rome?", (KNOW,), says("carol")),
+    # time, calculations, a page
+    Task("time-sydney", "plain", "What is the time in Sydney now?", (("time__get_current_time",),),
+         says_time("Australia/Sydney")),
+    Task("call-tokyo", "vague", "I have a call at 16:00 London time today. When is that for my colleague in Tokyo?",
+         (("time__convert_time",),), says_converted(16, 0, "Europe/London", "Asia/Tokyo")),
+    Task("power", "plain", "What is 37 to the power of 4?", (("calculator__calculate",),), says_number("1874161")),
+    Task("share", "vague", "Seven friends share a bill of 1234.80 euros equally. How much does each of them pay?",
+         (("calculator__calculate",),), says_any("176.4")),
+    Task("closed-day", "plain", "On which day is the museum of {page} closed?", (FETCH,), says("monday")),
+    Task("closing-time", "vague", "Until when can I stay in the museum of {page} in the evening?", (FETCH,),
+         says_any("17:30", "5:30")),
+    Task("family", "steps", "What do two grown-ups and three children pay together, by what {page} says?", (FETCH,),
+         says_number("46")),
+    Task("page-remember", "steps", "Add the code word of this week that {page} names to what you remember of Carol",
+         (FETCH, ("memory__add_observations",)),
+         lambda world, answer: has_words(" ".join(world.observations("Carol")), ["marigold"])),
+    # what no tool serves
+    Task("mail", "none", "Send {files}/draft.txt by e-mail to ms.miller@example.com", (),
+         lambda world, answer: bool(answer)),
+    Task("taxi", "none", "Order a taxi that takes me home at five", (), lambda world, answer: bool(answer)),
+)  # fmt: skip
