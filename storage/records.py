@@ -815,6 +815,8 @@ class Health(Struct, frozen=True):
 
     version: int
     """Schema of the store."""
+    oldest: int
+    """The first schema that was released."""
     newest: int
     """Schema that this program knows."""
     is_foreign: bool

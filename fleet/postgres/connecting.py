@@ -130,12 +130,12 @@ def prepare_schema(connection: TimedConnection, address: ServerAddress, *, creat
     run = psycopg.Cursor(connection).execute
     try:
         found = schema.version(run)
-        _refuse_newer(found, address)
+        refuse_others(found, address)
         if not found and not creates:
             return False
         if not found:
             _refuse_foreign(run, address)
-        if found < len(schema.STEPS):
+        if found < schema.NEWEST:
             with connection.transaction():
                 run(f"SET LOCAL lock_timeout = {_MIGRATING_MS}")
                 if _needs_schema(run):
@@ -151,11 +151,17 @@ def prepare_schema(connection: TimedConnection, address: ServerAddress, *, creat
     return True
 
 
-def _refuse_newer(version: int, address: ServerAddress) -> None:
-    if version > len(schema.STEPS):
+def refuse_others(version: int, address: ServerAddress) -> None:
+    """Raise `StorageError` for tables of a newer version, or of one before the first release."""
+    if version > schema.NEWEST:
         raise StorageError(
-            f"{address}: written by a newer foretool (schema {version}, this one knows {len(schema.STEPS)});"
+            f"{address}: written by a newer foretool (schema {version}, this one knows {schema.NEWEST});"
             " upgrade foretool, or set another storage address"
+        )
+    if 0 < version < schema.BASE:
+        raise StorageError(
+            f"{address}: written before the first release (schema {version}, the first is {schema.BASE}); stop"
+            " foretool, keep the old tables with ALTER SCHEMA foretool RENAME TO foretool_old, and start it again"
         )
 
 

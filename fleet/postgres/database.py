@@ -105,7 +105,7 @@ class PostgresDatabase(Database):
         with suppress(StorageError):
             found = int(self.rows("SELECT coalesce(max(number), 0) FROM migrations")[0][0])
             newer = f"{self.path}: changed by a newer foretool (schema {found}); restart this proxy with that version"
-            self.notice = newer if found > len(schema.STEPS) else ""
+            self.notice = newer if found > schema.NEWEST else ""
 
     def reopen(self) -> bool:
         if self._held is not None:

@@ -88,7 +88,8 @@ def _examine(connection: psycopg.Connection[Any]) -> Health:
     ((tables,),) = run(schema.COUNT_TABLES, (OWN_SCHEMA,)).fetchall()
     return Health(
         version=version,
-        newest=len(schema.STEPS),
+        oldest=schema.BASE,
+        newest=schema.NEWEST,
         is_foreign=not version and tables > 0,
         is_writable=not is_read_only,
         problems=tuple(problems),

@@ -10,7 +10,7 @@ from shutil import disk_usage
 from typing import Final
 
 from foretool.server.config.codes import Code
-from foretool.server.diagnosis import Finding, Repair, note, ok, problem, warning
+from foretool.server.diagnosis import Finding, Repair, ok, problem, warning
 from foretool.server.recording.notes import ProxyJob
 from foretool.server.recording.store_watch import find_trouble
 from foretool.server.setup.installation import fit_hint
@@ -43,9 +43,10 @@ def _check_server(address: ServerAddress) -> Iterator[Finding]:
     elif health.version > health.newest:
         what = f"{address}: schema {health.version}, written by a newer foretool (this one knows {health.newest})"
         yield problem("storage", Code.STORAGE_NEWER, what, "upgrade foretool, or name another database")
-    elif 0 < health.version < health.newest:
-        what = f"{address}: schema {health.version}; the next proxy migrates it to {health.newest}"
-        yield note("storage", Code.STORAGE_OLDER, what)
+    elif 0 < health.version < health.oldest:
+        what = f"{address}: schema {health.version}, written before the first release"
+        do = "stop foretool, keep the old tables with ALTER SCHEMA foretool RENAME TO foretool_old, and start it again"
+        yield problem("storage", Code.STORAGE_OLDER, what, do)
     if not health.is_writable:
         do = "name the address of the primary server, or let the database be written"
         yield problem("storage", Code.STORAGE_READ_ONLY, f"{address}: the database is read-only", do)
@@ -73,9 +74,10 @@ def _check_file(path: Path) -> Iterator[Finding]:
     elif health.version > health.newest:
         what = f"{path}: schema {health.version}, written by a newer foretool (this one knows {health.newest})"
         yield problem("storage", Code.STORAGE_NEWER, what, "upgrade foretool, or set another storage path")
-    elif health.version < health.newest:
-        what = f"{path}: schema {health.version}; the next proxy migrates it to {health.newest}"
-        yield note("storage", Code.STORAGE_OLDER, what)
+    elif 0 < health.version < health.oldest:
+        what = f"{path}: schema {health.version}, written before the first release"
+        do = f"stop foretool, move the file aside (mv {path} {path}.old), and start it again"
+        yield problem("storage", Code.STORAGE_OLDER, what, do)
     if not health.is_writable:
         do = "check the permissions of the file and its directory"
         yield problem("storage", Code.STORAGE_READ_ONLY, f"{path}: cannot be written", do)

@@ -408,9 +408,6 @@ def mend_marks(database: Database) -> None:
     for table in ("exposures", "discoveries", "calls", "misses"):
         newest = database.newest(table)
         database.run("UPDATE costs_marks SET done = ? WHERE name = ? AND done > ?", (newest, table, newest))
-        database.run(
-            "UPDATE counters SET value = ? WHERE name = ? AND value > ?", (newest, f"profile_usage.{table}", newest)
-        )
         if column := {"calls": "call", "misses": "miss"}.get(table):
             database.run(
                 f"UPDATE usage_folded SET {column} = ? WHERE {column} > ?",  # noqa: S608  # a constant

@@ -168,10 +168,9 @@ class ForgetStore(Subject):
             counted += f" AND {table}.id <= (SELECT {_NEWEST_COUNTED[table]} FROM usage_folded WHERE id = 1)"  # noqa: S608
             where = f"WHERE {row_key(table)} = ? AND {counted}"
             of_row = f"(SELECT tool FROM {table} {where})"  # noqa: S608
-            since = f"coalesce((SELECT value FROM counters WHERE name = 'profile_usage.{table}'), 0)"  # noqa: S608
             of_profile = (
                 f"(SELECT sessions.profile, tool FROM {table} JOIN sessions ON sessions.key = {table}.session"  # noqa: S608
-                f" {where} AND {table}.id > {since})"
+                f" {where})"
             )
             self._database.run_all(
                 f"UPDATE usage SET {table} = {table} - 1 WHERE {table} > 0 AND tool = {of_row}",  # noqa: S608

@@ -16,7 +16,7 @@ from shutil import disk_usage
 from foretool.storage.engine import StorageError
 from foretool.storage.records import Health
 from foretool.storage.sqlite.files import create_private, require_regular
-from foretool.storage.sqlite.migrations import MIGRATIONS, is_foreign, migrate, schema_version
+from foretool.storage.sqlite.migrations import BASE, NEWEST, is_foreign, migrate, schema_version
 
 Location = Path | str
 
@@ -109,16 +109,21 @@ def _prepare(connection: sqlite3.Connection, path: Location, patience_s: float) 
     found = schema_version(connection)
     if is_foreign(connection):
         raise StorageError(f"{path}: made by another program (schema {found}); set another storage path")
-    if found > len(MIGRATIONS):
+    if found > NEWEST:
         raise StorageError(
-            f"{path}: written by a newer foretool (schema {found}, this one knows {len(MIGRATIONS)});"
+            f"{path}: written by a newer foretool (schema {found}, this one knows {NEWEST});"
             " upgrade foretool, or set another storage path"
+        )
+    if 0 < found < BASE:
+        raise StorageError(
+            f"{path}: written before the first release (schema {found}, the first is {BASE}); stop foretool, move the"
+            f" file aside (mv {path} {path}.old), and start it again"
         )
     connection.execute("PRAGMA synchronous = NORMAL")
     # What is deleted is overwritten.
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_BACKSTOP_PAGES}")
-    if found < len(MIGRATIONS):
+    if found < NEWEST:
         if not found:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only a new file takes this
         _use_write_ahead_log(connection, patience_s)
@@ -165,7 +170,7 @@ def examine(path: Path, patience_s: float) -> Health:
             f"{path}: cannot be read ({error}); check its permissions, or move it away to start with an empty one"
         ) from error
     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    return Health(version, len(MIGRATIONS), foreign, writable, problems, is_complete)
+    return Health(version, BASE, NEWEST, foreign, writable, problems, is_complete)
 
 
 def _quick_check(database: sqlite3.Connection) -> tuple[tuple[str, ...], bool]:

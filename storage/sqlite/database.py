@@ -25,7 +25,7 @@ from foretool.storage.sql.database import Database, Values, is_writable, replace
 from foretool.storage.sqlite.connecting import Location, connect, connect_existing, examine, explain_error
 from foretool.storage.sqlite.files import identify, is_empty
 from foretool.storage.sqlite.leads import FileLead
-from foretool.storage.sqlite.migrations import MIGRATIONS
+from foretool.storage.sqlite.migrations import NEWEST
 
 _OPENING_S = 5.0
 """How long opening waits for another process that migrates the same file."""
@@ -115,7 +115,7 @@ class SqliteDatabase(Database):
             newer = (
                 f"{self._place}: changed by a newer foretool (schema {version}); restart this proxy with that version"
             )
-            self.notice = newer if version > len(MIGRATIONS) else ""
+            self.notice = newer if version > NEWEST else ""
 
     def reopen(self) -> bool:
         """Try to use the file again, from any thread. Returns whether it can be used; if not, `trouble` says why."""

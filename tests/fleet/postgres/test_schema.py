@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
-
 import pytest
-from msgspec.structs import replace
 from postgres import SKIPPED, new_schema
-from requirements import requirement
-from stored_records import CALL, DISCOVERY
 
-from foretool.fleet.postgres.schema import LIVE, STEPS, create_table, migrate
+from foretool.fleet.postgres.schema import BASE, LIVE, NEWEST, create_table
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
 
@@ -45,7 +40,6 @@ def test_every_table_has_the_columns_that_it_has_in_sqlite() -> None:
             found.pop("rowid", None)
             found.pop("id", None)
             wanted.pop("id", None)
-            # Columns that SQLite got later have a default there and may be empty nowhere.
             assert {name: bool(each) for name, each in found.items()} == wanted, table
 
 
@@ -53,8 +47,16 @@ def test_a_step_that_is_unknown_is_refused() -> None:
     place = address()
     with open_store(place) as store:
         database = store.calls._database  # type: ignore[attr-defined]
-        database.run("INSERT INTO migrations (number, name, applied_at) VALUES (?, 'later', 0)", (len(STEPS) + 1,))
+        database.run("INSERT INTO migrations (number, name, applied_at) VALUES (?, 'later', 0)", (NEWEST + 1,))
     with pytest.raises(StorageError, match="written by a newer foretool"):
+        open_store(place)
+
+
+def test_tables_from_before_the_first_release_are_refused_with_the_way_out() -> None:
+    place = address()
+    with open_store(place) as store:
+        store.calls._database.run("UPDATE migrations SET number = ?", (BASE - 1,))  # type: ignore[attr-defined]
+    with pytest.raises(StorageError, match=r"written before the first release .*ALTER SCHEMA foretool RENAME TO"):
         open_store(place)
 
 
@@ -66,66 +68,3 @@ def test_a_table_is_created_from_its_columns() -> None:
         '"b" bigint NOT NULL REFERENCES lists (id),'
         ' rowid bigint GENERATED ALWAYS AS IDENTITY UNIQUE, PRIMARY KEY ("a"))'
     )
-
-
-BY_DAY = """
-ALTER TABLE {table} RENAME TO old;
-ALTER TABLE old ALTER id DROP IDENTITY;
-CREATE SEQUENCE {table}_id_seq;
-CREATE TABLE {table} (LIKE old INCLUDING DEFAULTS) PARTITION BY RANGE (at);
-ALTER TABLE {table} ALTER id SET DEFAULT nextval('{table}_id_seq'), ADD PRIMARY KEY (id, at);
-ALTER SEQUENCE {table}_id_seq OWNED BY {table}.id;
-CREATE TRIGGER counts_anew AFTER DELETE ON {table} FOR EACH STATEMENT EXECUTE FUNCTION counts_anew();
-CREATE TABLE {table}_19700101 PARTITION OF {table} FOR VALUES FROM (0) TO (86400);
-CREATE TRIGGER notes_late AFTER INSERT ON {table}_19700101 FOR EACH ROW EXECUTE FUNCTION notes_late();
-CREATE TABLE {table}_rest PARTITION OF {table} DEFAULT;
-GRANT SELECT, INSERT ON {table} TO {role};
-GRANT USAGE ON SEQUENCE {table}_id_seq TO {role};
-DROP TABLE old
-"""
-"""What the version did that kept a partition for each day."""
-ITS_FUNCTIONS = """
-CREATE TABLE days (parent text, part text PRIMARY KEY);
-CREATE FUNCTION is_day(which text) RETURNS boolean LANGUAGE sql AS 'SELECT true';
-CREATE FUNCTION notes_late() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-CREATE FUNCTION counts_anew() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-CREATE FUNCTION make_days(ahead integer, today bigint) RETURNS integer LANGUAGE sql AS 'SELECT 1';
-CREATE FUNCTION drop_day(which text) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'
-"""
-
-
-OLD_CALL = (
-    "INSERT INTO calls (session, at, tool, upstream, via, hidden, outcome, took_ms, sent, arguments, discovery, handle)"
-    " VALUES ('s1', %s, 'git__log', 'git', 'name', 0, 'ok', 1.5, 1, '{}', 0, '')"
-)
-
-
-@requirement("trust:data:retention")
-def test_records_that_were_kept_by_day_are_in_one_table_again_with_the_same_ids_and_rights() -> None:
-    psycopg = pytest.importorskip("psycopg")
-    place, role = address(), f"app_{secrets.token_hex(4)}"
-    with psycopg.connect(place, autocommit=True) as old:
-        with old.transaction():
-            migrate(psycopg.Cursor(old).execute, STEPS[: [name for name, _ in STEPS].index("days joined")])
-        old.execute(f"CREATE ROLE {role}")
-        old.execute(ITS_FUNCTIONS)
-        for table in ("calls", "discoveries", "exposures"):
-            old.execute(BY_DAY.format(table=table, role=role))
-        for at in (90_000.0, 1.0, 2.0, 3.0):
-            old.execute(OLD_CALL, (at,))
-        old.execute("DELETE FROM calls WHERE at = 3.0")
-        with open_store(place) as store:
-            assert [(call.id, call.at) for call in store.calls.recent(-1)] == [(3, 2.0), (2, 1.0), (1, 90_000.0)]
-            store.calls.record([replace(CALL, at=5.0)])
-            assert store.calls.recent(1)[0].id == 5, "the id of a deleted record is not given again"
-            store.discoveries.add(DISCOVERY)
-            assert store.retention.prune(80_000.0) >= 1
-        name = old.execute("SELECT current_schema()").fetchone()[0]
-        old.execute(f"GRANT USAGE ON SCHEMA {name} TO {role}")
-        old.execute(f"SET ROLE {role}")
-        old.execute(OLD_CALL, (91_000.0,))
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            old.execute("DELETE FROM calls")
-        left = "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
-        tables = {name for (name,) in old.execute(left)}
-    assert not {name for name in tables if name == "days" or name.startswith(("calls_", "discoveries_", "exposures_"))}

@@ -45,7 +45,7 @@ def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
     assert severity == "error" and "not a readable SQLite file" in what
 
 
-@pytest.mark.parametrize(("version", "severity"), [(1, "note"), (999, "error")])
+@pytest.mark.parametrize(("version", "severity"), [(1, "error"), (999, "error")])
 def test_a_file_of_another_version_is_told(version: int, severity: str, tmp_path: Path) -> None:
     import sqlite3
 

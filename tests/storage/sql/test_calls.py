@@ -1,7 +1,5 @@
 """Calls and misses come back as the records they were."""
 
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 from requirements import requirement
@@ -275,29 +273,6 @@ def test_the_use_of_tools_is_counted_for_each_profile_and_counted_down_for_it(st
     assert [each.tool for each in store.calls.counted_usage_of("ops")] == ["u__s1"]
     store.forgetting.forget(Selection(everything=True))
     assert store.calls.counted_usage_of("ops") == []
-
-
-@requirement("learn:profiles")
-def test_calls_that_were_counted_before_there_were_profiles_are_not_counted_down_for_one(store: Store) -> None:
-    call_in_profiles(store)
-    store.calls.usage()
-    database: Any = store._database  # type: ignore[attr-defined]
-    # As a store is after the migration that brings the table.
-    database.run("DELETE FROM profile_usage")
-    for table in ("calls", "misses"):
-        values = {"name": f"profile_usage.{table}", "newest": database.newest(table)}
-        database.run("INSERT INTO counters (name, value) VALUES (:name, :newest)", values)
-    store.calls.record([replace(CALL, session="s1", tool=ToolId("u__shared"))] * 3)
-    store.calls.usage()
-    assert [each.calls for each in store.calls.counted_usage_of("ops")] == [3]
-    store.sessions.begin(replace(SESSION, key="old", profile="ops"))
-    store.forgetting.forget(Selection(before=CALL.at + 1.0, session="s2"))
-    assert [each.calls for each in store.calls.counted_usage_of("ops")] == [3]
-    first = store.calls.recent(-1)[-1]
-    assert first.session == "s1"
-    database.run("UPDATE calls SET session = 'old' WHERE id = :id", {"id": first.id})
-    store.forgetting.forget(Selection(session="old"))
-    assert [each.calls for each in store.calls.counted_usage_of("ops")] == [3]
 
 
 @requirement("learn:profiles", "learn:opt-out")

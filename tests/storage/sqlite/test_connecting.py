@@ -13,7 +13,7 @@ from foretool.storage.opening import open_store
 from foretool.storage.records import Health
 from foretool.storage.sqlite import connecting
 from foretool.storage.sqlite.connecting import connect, connect_existing, examine, explain_error
-from foretool.storage.sqlite.migrations import MIGRATIONS
+from foretool.storage.sqlite.migrations import BASE, NEWEST
 
 
 def test_a_new_file_is_private_gives_room_back_and_overwrites_what_is_deleted(path: Path) -> None:
@@ -85,7 +85,7 @@ def create_store(path: Path) -> Path:
 
 def test_a_good_file_has_no_problems(tmp_path: Path) -> None:
     path = create_store(tmp_path / "a b?.sqlite3")
-    assert examine(path, 5.0) == Health(len(MIGRATIONS), len(MIGRATIONS), False, True, (), True)
+    assert examine(path, 5.0) == Health(NEWEST, BASE, NEWEST, False, True, (), True)
 
 
 def test_an_old_file_is_not_migrated(tmp_path: Path) -> None:

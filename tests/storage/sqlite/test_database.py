@@ -18,7 +18,7 @@ from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
 from foretool.storage.records import ClientRecord, Tool, ToolId, WorkingSet
 from foretool.storage.sqlite.database import SqliteDatabase
-from foretool.storage.sqlite.migrations import MIGRATIONS, migrate
+from foretool.storage.sqlite.migrations import BASE, NEWEST, migrate
 from foretool.storage.steps import finish
 from foretool.storage.store import Store
 
@@ -31,9 +31,24 @@ def test_a_file_of_a_newer_foretool_is_refused(path: Path) -> None:
     with pytest.raises(StorageError) as caught:
         open_store(path)
     assert str(caught.value) == (
-        f"{path}: written by a newer foretool (schema 99, this one knows {len(MIGRATIONS)});"
+        f"{path}: written by a newer foretool (schema 99, this one knows {NEWEST});"
         " upgrade foretool, or set another storage path"
     )
+
+
+def test_a_file_from_before_the_first_release_is_refused_with_the_way_out_and_not_changed(path: Path) -> None:
+    open_store(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {BASE - 1}")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StorageError) as caught:
+        open_store(path)
+    assert str(caught.value) == (
+        f"{path}: written before the first release (schema {BASE - 1}, the first is {BASE}); stop foretool, move the"
+        f" file aside (mv {path} {path}.old), and start it again"
+    )
+    assert path.read_bytes() == before
 
 
 def test_a_file_of_another_program_is_refused_and_not_changed(path: Path) -> None:
@@ -249,7 +264,7 @@ def test_a_failed_rollback_is_repeated_before_the_next_write(path: Path) -> None
     with Store(SqliteDatabase(connection, path)) as store:
         store.calls.record([CALL])
     counts = rows(path, "SELECT count(*) FROM calls UNION ALL SELECT count(*) FROM migrations")
-    assert counts == [(1,), (len(MIGRATIONS),)]
+    assert counts == [(1,), (1,)]
 
 
 def test_a_record_outside_a_block_is_a_transaction_of_its_own_and_has_its_id(path: Path) -> None:
