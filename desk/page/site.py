@@ -48,12 +48,6 @@ from foretool.storage.records import AuditEntry
 _NOTES: Final = 100
 """How many notes of buttons are kept."""
 
-_MOVED: Final = {
-    "/confidence": "settings#confidence", "/learning": "settings#learned", "/replay": "settings#try",
-    "/review": "tools#review",
-}  # fmt: skip
-"""Addresses of earlier versions, and where that is now."""
-
 Show = Callable[[Request, Viewer], Response]
 
 
@@ -62,11 +56,6 @@ class Later(Struct, frozen=True):
 
     arguments: tuple[str, ...]
     address: str
-
-
-def moved_to(address: str) -> Show:
-    """Return what leads to another address for good."""
-    return lambda request, viewer: RedirectResponse(address, 301)
 
 
 Act = Callable[[Request, Viewer, Form], Response | Later]
@@ -121,7 +110,6 @@ class Site:
                 self._page("/sessions/{key}", self.session),
                 self._page("/settings", self.settings),
                 self._button("/replay", self.begin_replay, decides=False),
-                *(self._page(old, moved_to(new), of_profiles=False) for old, new in _MOVED.items()),
                 Route("/events", self.follow),
                 Mount("/static", StaticFiles(directory=HERE / "static")),
             ],

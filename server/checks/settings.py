@@ -93,7 +93,6 @@ def check_patterns(catalog: Catalog, config: Config, *, complete: bool) -> Itera
 
 _DO: Final = {
     Code.KEY_NOT_READ: "nothing has to be done if another program reads it; else correct its name",
-    Code.SETTING_REMOVED: "delete it",
     Code.PROJECTS_NOT_READ: "run foretool init, or copy them by hand",
     Code.NO_SERVERS: "add one: foretool add, or foretool init to take over those of your clients",
 }

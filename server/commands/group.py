@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Final
@@ -67,20 +66,6 @@ _PLACES: Final[Mapping[str, str]] = {
 }
 """The modules of commands that have no module of their name in this package. Such a module names a command like the
 command line does if it has several."""
-RENAMED: Final[Mapping[str, str]] = {
-    "clients": "foretool status --clients",
-    "completion": "the variable _FORETOOL_COMPLETE, as in: _FORETOOL_COMPLETE=bash_source foretool",
-    "confusions": "foretool misses --confused",
-    "explain": "foretool search TASK --tool NAME",
-    "graph": "foretool tools --needs",
-    "open": "datasette, over a copy of the storage file: docs/data.md shows how",
-    "service": "foretool serve --http, started by systemd, launchd or Windows: docs/fleet.md has the files",
-    "stats": "foretool status --stats",
-    "unpin": "foretool pin --remove TOOL",
-    "upgrade": "",
-}
-"""Commands of the version before, each with what does the same now; to go with the next version."""
-
 ALL: Final = "foretool.all"
 """Where the context keeps that every command is to be listed."""
 
@@ -112,8 +97,6 @@ class _LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            if args[0] in RENAMED:
-                raise click.ClickException(_say_renamed(args[0])) from None
             from difflib import get_close_matches  # only a misspelt command needs it
 
             close = get_close_matches(args[0], COMMANDS, 1, 0.8)
@@ -134,16 +117,6 @@ class _LazyGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         named = [CompletionItem(name, help=said) for name, said in COMMANDS.items() if name.startswith(incomplete)]
         return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
-
-
-def _say_renamed(name: str) -> str:
-    """Say in one line what does the same as a command of the version before."""
-    instead = RENAMED[name]
-    if name == "upgrade":
-        from foretool.server.setup.installation import this_installation
-
-        instead = " && ".join(map(shlex.join, this_installation().upgrade))
-    return f"{name}: this is no longer a command; use {instead}"
 
 
 @click.group(

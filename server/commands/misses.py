@@ -87,12 +87,9 @@ class RepairOptions(Struct, frozen=True):
 
 
 def _read_number(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> int | None:
-    """Read the number of a miss. Raises `BadParameter`, which knows the subcommands of the version before."""
+    """Read the number of a miss. Raises `BadParameter`."""
     if not words:
         return None
-    if words[0] in ("show", "fix"):
-        now = " ".join(("foretool misses", *words[1:2], *(("--fix",) if words[0] == "fix" else ())))
-        raise click.ClickException(f"misses {words[0]}: this is no longer a command; use {now}")
     if len(words) > 1 or not words[0].isdecimal():
         raise click.BadParameter(f"expected one number of a miss, found {' '.join(words)!r}.")
     return int(words[0])

@@ -31,7 +31,6 @@ from foretool.server.config.errors import (
     refuse_unknown,
 )
 from foretool.server.config.files import find_other_writers, read_regular
-from foretool.server.config.old_keys import explain_old_keys, take_from_settings
 from foretool.server.config.places import (
     ConfigPlace,
     NamedBy,
@@ -53,7 +52,6 @@ from foretool.server.config.servers import (
 from foretool.server.config.settings import (
     FROM_FILE,
     LIST_TOKENS,
-    REMOVED_ENCODERS,
     AccessEntry,
     DomainEntry,
     EnrichEntry,
@@ -411,16 +409,6 @@ def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warni
     if isinstance(block, dict) and "limits" in block and os.environ.get(FROM_FILE):
         limits = convert(block["limits"], Limits, (*here, "limits"))
         block = {key: value for key, value in block.items() if key != "limits"}
-    block, old = take_from_settings(block)
-    for path_of, advice in explain_old_keys(old):
-        warnings.append(Coded(str(source.error(Invalid((*here, *path_of), advice))), Code.SETTING_REMOVED))
-    # With an address, `encoder` names a model of that provider.
-    if isinstance(block, dict) and isinstance(names := block.get("encoder"), str) and not block.get("encoder_url"):
-        for name in filter(REMOVED_ENCODERS.__contains__, names.split("+")):
-            gone = Invalid((*here, "encoder"), f"the encoder {name!r} was removed and is ignored; delete its name")
-            warnings.append(Coded(str(source.error(gone)), Code.SETTING_REMOVED))
-        kept = "+".join(name for name in names.split("+") if name not in REMOVED_ENCODERS)
-        block = {**block, "encoder": kept or ("auto" if names else "")}
     _refuse_unknown_settings(block, here)
     settings = convert(block, Settings, here)
     if limits is not None:

@@ -27,7 +27,6 @@ from foretool.server.config.errors import (
     printable_line,
     refuse_unknown,
 )
-from foretool.server.config.old_keys import explain_old_keys, take_from_server
 from foretool.server.config.places import absolute, home_folder
 from foretool.server.config.settings import (
     CLASSES,
@@ -251,10 +250,6 @@ def read_servers(
             disabled.append(name)
             continue
         try:
-            written, old = take_from_server(written, (key, name))
-            for path, advice in explain_old_keys(old):
-                note = source.error(Invalid((key, name, *path), advice))
-                warnings.append(Coded(str(note), Code.SETTING_REMOVED))
             servers[name] = _server(name, written, (key, name), folder, environ, withheld)
         except Invalid as error:
             broken[name] = source.error(error).coded

@@ -82,8 +82,6 @@ Days = Annotated[float, Meta(ge=0, le=36_500, extra={"unit": "days"})]
 
 LIST_TOKENS = 2000
 """The budget of a list where `list_tokens` is not set."""
-REMOVED_ENCODERS = frozenset({"hash", "multilingual-e5", "wordllama"})
-"""Encoders of earlier versions: their names are ignored with a warning."""
 
 
 class ToolEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

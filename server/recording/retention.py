@@ -52,8 +52,6 @@ class Retention(BackgroundWork):
         if not (self._has_turn or self._store.retention.take_turn(now, int(now + EVERY_S))):
             return
         self._has_turn = True
-        while await asyncio.to_thread(self._store.retention.scrub, _PART):
-            pass  # part by part, so that a proxy that ends does not wait for all of them
         # Vectors that are still used count as new once half of their time is over.
         used = tuple(self._used_vectors())
         await asyncio.to_thread(self._store.retention.touch_vectors, used, now, (now + before) / 2)

@@ -1,4 +1,4 @@
-"""How this copy of foretool was installed, and the commands that upgrade it or take it away.
+"""How this copy of foretool was installed, and the commands that take it away.
 
 Advice to install something is the command that fits this way of installing.
 """
@@ -26,8 +26,6 @@ class Installation(Struct, frozen=True):
     """The environment that it lies in."""
     source: str
     """What it was installed from: a folder, an address, or "" for a package index."""
-    upgrade: tuple[Command, ...]
-    """Commands that bring a newer version, in this order."""
     uninstall: tuple[Command, ...]
 
 
@@ -45,48 +43,31 @@ def this_installation() -> Installation:
 
 def describe_copy(prefix: Path, python: str, installer: str, origin: dict[str, Any]) -> Installation:
     """Return how a copy was installed. `prefix`: its environment. `origin`: what `direct_url.json` says (PEP 610)."""
-    source, is_folder = _source(origin)
-    pull = ((("git", "-C", source, "pull", "--ff-only")),) if is_folder and (Path(source) / ".git").exists() else ()
-    wanted = source or "foretool"
+    source = _source(origin)
     if {"archive-v0", "environments-v2"} & set(prefix.parts):
-        return Installation(
-            "uvx", prefix, source, (("uvx", "foretool@latest", "--version"),), (("uv", "cache", "clean", "foretool"),)
-        )
+        return Installation("uvx", prefix, source, (("uv", "cache", "clean", "foretool"),))
     if "Cellar" in prefix.parts:
-        return Installation(
-            "brew", prefix, source, (("brew", "upgrade", "foretool"),), (("brew", "uninstall", "foretool"),)
-        )
+        return Installation("brew", prefix, source, (("brew", "uninstall", "foretool"),))
     if (prefix / "uv-receipt.toml").is_file():
-        again: Command = (
-            ("uv", "tool", "install", "--reinstall", source) if is_folder else ("uv", "tool", "upgrade", "foretool")
-        )
-        return Installation("uv tool", prefix, source, (*pull, again), (("uv", "tool", "uninstall", "foretool"),))
+        return Installation("uv tool", prefix, source, (("uv", "tool", "uninstall", "foretool"),))
     if (prefix / "pipx_metadata.json").is_file():
-        again = ("pipx", "reinstall" if is_folder else "upgrade", "foretool")
-        return Installation("pipx", prefix, source, (*pull, again), (("pipx", "uninstall", "foretool"),))
+        return Installation("pipx", prefix, source, (("pipx", "uninstall", "foretool"),))
     is_checkout = bool(origin.get("dir_info", {}).get("editable"))
-    given: Command = ("--editable", wanted) if is_checkout else ("--upgrade", wanted)
     if installer == "uv":
-        tool: Command = ("uv", "pip")
-        where: Command = ("--python", python)
-        gone: Command = (*tool, "uninstall", *where, "foretool")
-    else:
-        tool, where = (python, "-m", "pip"), ()
-        gone = (*tool, "uninstall", "--yes", "foretool")
-    method: Method = "checkout" if is_checkout else "uv pip" if installer == "uv" else "pip"
-    return Installation(method, prefix, source, (*pull, (*tool, "install", *where, *given)), (gone,))
+        method: Method = "checkout" if is_checkout else "uv pip"
+        return Installation(method, prefix, source, (("uv", "pip", "uninstall", "--python", python, "foretool"),))
+    method = "checkout" if is_checkout else "pip"
+    return Installation(method, prefix, source, ((python, "-m", "pip", "uninstall", "--yes", "foretool"),))
 
 
-def _source(origin: dict[str, Any]) -> tuple[str, bool]:
-    """Return what a copy was installed from, and whether that is a folder."""
+def _source(origin: dict[str, Any]) -> str:
+    """Return what a copy was installed from."""
     url = origin.get("url")
     if not isinstance(url, str):
-        return "", False
+        return ""
     if isinstance(vcs := origin.get("vcs_info"), dict):
-        return f"{vcs.get('vcs', 'git')}+{url}", False
-    if url.startswith("file:"):
-        return unquote(urlsplit(url).path), "dir_info" in origin
-    return url, False
+        return f"{vcs.get('vcs', 'git')}+{url}"
+    return unquote(urlsplit(url).path) if url.startswith("file:") else url
 
 
 _NODE: Final = "install Node.js (https://nodejs.org)"

@@ -81,15 +81,6 @@ _OLD: Final = (
     ),
 )
 """Tables in the order in which they are emptied, each with the query that finds a batch of its old rows."""
-_TEXTS: Final = (
-    ("calls", ("arguments",)),
-    ("misses", ("query", "change")),
-    ("discoveries", ("task",)),
-    ("prompts", ("text",)),
-    ("steps", ("task",)),
-)
-"""Columns with words of users and clients, which earlier versions wrote as they came."""
-_DONE: Final = 1 << 60
 _UNUSED: Final = (
     (
         "lists",
@@ -128,14 +119,6 @@ class RetentionStore(Subject):
                     ((now, digest, before) for digest in part),
                 )
 
-    def scrub(self, most: int = 1_000_000) -> int:
-        """Take secrets out of about `most` texts that an earlier version wrote, from any thread, each text once.
-
-        Returns how many were looked at.
-        """
-        with self._database.own() as database:
-            return scrub(database, most)
-
     def prune(self, before: float, most: int = 1_000_000) -> int:
         """Delete about `most` older records, in small batches, from any thread; return how many rows were deleted.
 
@@ -143,29 +126,6 @@ class RetentionStore(Subject):
         """
         with self._database.own() as database:
             return prune(database, before, most)
-
-
-def scrub(database: Database, most: int) -> int:
-    """Take secrets out of the texts that earlier versions wrote, once. Returns how many rows were looked at."""
-    seen = 0
-    for table, columns in _TEXTS:
-        mark = f"scrubbed: {table}"
-        row = database.row("SELECT value FROM counters WHERE name = ?", (mark,))
-        place = row[0] if row else 0
-        while place < _DONE and seen < most:
-            sql = f"SELECT id, {', '.join(columns)} FROM {table} WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608
-            found = database.rows(sql, (place, _BATCH))
-            place, seen = (found[-1][0] if found else _DONE), seen + len(found)
-            cleaned = [(*map(database.clean, texts), id) for id, *texts in found]
-            changed = [new for new, (_, *old) in zip(cleaned, found, strict=True) if list(new[:-1]) != old]
-            with database.atomic():
-                database.run_all(
-                    f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE id = ?",  # noqa: S608
-                    changed,
-                )
-                database.run(SET_COUNTER, (mark, place))
-            time.sleep(_PAUSE_S)
-    return seen
 
 
 def prune(database: Database, before: float, most: int) -> int:

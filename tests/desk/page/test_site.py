@@ -137,20 +137,6 @@ async def test_a_miss_is_reached_from_the_overview_and_says_what_helps(tmp_path:
             )
 
 
-async def test_addresses_of_earlier_versions_lead_to_where_that_is_now(tmp_path: Path) -> None:
-    path = write_config(tmp_path)
-    fill(path).close()
-    async with browser(make_door(path)) as client:
-        for old, new in (
-            ("/confidence", "settings#confidence"), ("/learning", "settings#learned"), ("/replay", "settings#try"),
-        ):  # fmt: skip
-            answer = await client.get(old)
-            assert (answer.status_code, answer.headers["location"]) == (301, new)
-            page, _, id = new.partition("#")
-            assert f'id="{id}"' in (await client.get(page)).text
-        assert (await client.get("/review")).headers["location"] == "tools#review"
-
-
 async def test_empty_pages_say_when_they_will_fill(tmp_path: Path) -> None:
     async with browser(make_door(write_config(tmp_path))) as client:
         for address in ("/", "/misses", "/tools", "/sessions", "/settings"):

@@ -29,7 +29,7 @@ def test_an_encoder_that_does_not_exist_is_a_problem(tmp_path: Path) -> None:
 def test_an_encoder_that_is_not_installed_comes_with_a_command_that_works_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = Installation("uv tool", tmp_path, "", (), ())
+    copy = Installation("uv tool", tmp_path, "", ())
     monkeypatch.setattr("foretool.server.setup.installation.this_installation", lambda: copy)
     monkeypatch.setattr("foretool.retrieval.encoders.weights.locate", lambda weights: None)
     ((code, _, do),) = wrong(tmp_path, {}, encoder="bge-small")
@@ -69,7 +69,7 @@ def test_the_room_on_the_disk_is_said_where_foretool_has_an_environment_of_its_o
     (folder / "o200k_base.ranks").write_bytes(bytes(2 << 20))
 
     def said(method: Method) -> list[str]:
-        copy = Installation(method, tmp_path / "tool", "", (), ())
+        copy = Installation(method, tmp_path / "tool", "", ())
         monkeypatch.setattr("foretool.server.checks.programs.this_installation", lambda: copy)
         return [each.what for each in check_programs(config) if each.what.startswith("on the disk")]
 

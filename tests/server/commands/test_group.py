@@ -11,7 +11,7 @@ import pytest
 from command_fakes import write_config
 
 from foretool import __version__
-from foretool.server.commands.group import COMMANDS, FIRST, RENAMED, root, run
+from foretool.server.commands.group import COMMANDS, FIRST, root, run
 from foretool.server.setup.clients import client_files, this_machine
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -54,7 +54,7 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says_first(name: st
 def test_help_and_completion_import_no_command() -> None:
     program = (
         "import sys; from click.shell_completion import ShellComplete;"
-        "from foretool.server.commands.group import COMMANDS, FIRST, RENAMED, root, run;"
+        "from foretool.server.commands.group import COMMANDS, FIRST, root, run;"
         "assert run(['--help']) == 0;"
         "found = ShellComplete(root, {}, 'foretool', '_FORETOOL_COMPLETE').get_completions([], 'st');"
         "assert [each.value for each in found] == ['status'], found;"
@@ -179,15 +179,3 @@ def test_help_shows_what_people_use_first_and_all_the_rest_behind_an_option(
     assert listed("--help") == list(FIRST) and len(FIRST) == 8
     assert listed("--help", "--all") == listed("--all", "--help") == listed("--all") == list(COMMANDS)
     assert len(COMMANDS) == 29
-
-
-@pytest.mark.parametrize("typed", [*([each] for each in RENAMED), ["misses", "show", "7"], ["misses", "fix", "7"]])
-def test_a_command_of_the_version_before_names_the_new_one(
-    typed: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*typed, "--config", "none.json"] if typed[0] != "misses" else typed) != 0
-    error = capsys.readouterr().err
-    assert f"{' '.join(typed[:2] if typed[0] == 'misses' else typed)}: this is no longer a command; use " in error
-    assert error.count("\n") == 1 and len(error) > 60
-    named = re.findall(r"use foretool ([a-z]+)", error)
-    assert set(named) <= set(COMMANDS)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +14,8 @@ from hypothesis import strategies as st
 
 from foretool.server.config import loader
 from foretool.server.config.codes import Code
-from foretool.server.config.errors import Coded, ConfigError
+from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, LiveConfig
-from foretool.server.config.old_keys import REMOVED
 from foretool.server.config.settings import ServerEntry, Settings
 from foretool.storage.places import ServerAddress
 
@@ -56,75 +54,12 @@ def test_a_file_with_much_of_its_client_is_one_warning_beside_what_was_mistyped(
     )
 
 
-def test_what_earlier_versions_knew_is_a_warning_and_the_rest_is_read() -> None:
-    written = {"reranker": "cross_encoder", "encoder": "minilm+wordllama+hash", "list_tokens": 700}
-    found = read({"mcpServers": {"git": GOOD}, "foretool": written})
-    setting, wordllama, hashed = found.warnings
-    assert setting.endswith("foretool.reranker: this setting was removed: tools are ranked once; delete it")
-    assert wordllama.endswith("foretool.encoder: the encoder 'wordllama' was removed and is ignored; delete its name")
-    assert hashed.endswith("foretool.encoder: the encoder 'hash' was removed and is ignored; delete its name")
-    assert (found.settings.encoder, found.settings.list_tokens) == ("minilm", 700)
-
-
-def test_each_old_setting_is_one_line_of_advice_and_changes_nothing() -> None:
-    numbers = dict.fromkeys(REMOVED, 1)
-    found = read({"mcpServers": {"git": GOOD}, "foretool": numbers})
-    assert found.settings == read({"mcpServers": {"git": GOOD}}).settings
-    assert [bool(re.match(r"mcp.json:\d+:\d+: foretool\.\w+: this setting was removed: .*; delete it$", each))
-            for each in found.warnings] == [True] * len(REMOVED)  # fmt: skip
-    assert {each.code for each in found.warnings if isinstance(each, Coded)} == {Code.SETTING_REMOVED}
-    parts = {"access": {**ACCESS, "leeway_s": 9, "algorithms": ["RS256"], "name_claim": "nick"},
-             "enrich": {"url": "http://127.0.0.1/v1", "model": "m", "price_in": 1, "timeout_s": 2}}  # fmt: skip
-    found = read({"mcpServers": {"git": GOOD}, "foretool": parts})
-    assert [each.split(": ")[1] for each in found.warnings] == [
-        "foretool.access.leeway_s", "foretool.access.name_claim", "foretool.access.algorithms",
-        "foretool.enrich.timeout_s", "foretool.enrich.price_in",
-    ]  # fmt: skip
-
-
-def test_what_an_old_key_of_a_server_protects_stays_protected() -> None:
-    tools = {"drop[1]": {"hidden": True}, "open": {"pin": True, "title": "Open"}, "shut": {"hidden": False}}
-    entry = {**GOOD, "approve_new": True, "pin": ["move"], "tools": tools}
-    found = read({"mcpServers": {"git": entry}})
-    server = found.servers["git"]
-    assert server.entry.approve_new and server.entry.trust == "review"
-    assert [server.offers(each) for each in ("drop[1]", "drop1", "open", "shut")] == [False, True, True, True]
-    assert server.entry.pin == ("move", "open") and server.entry.tools.keys() == tools.keys()
-    assert [each.split(": ")[1] for each in found.warnings] == [
-        "mcpServers.git.approve_new", 'mcpServers.git.tools."drop[1]".hidden', "mcpServers.git.tools.open.pin",
-        "mcpServers.git.tools.open.title", "mcpServers.git.tools.shut.hidden",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("protection", "at"),
-    [
-        ({"approve_new": "true"}, "approve_new"), ({"approve_new": 1}, "approve_new"),
-        ({"approve_new": None}, "approve_new"), ({"tools": {"drop": {"hidden": "true"}}}, "tools.drop.hidden"),
-        ({"tools": {"drop": {"hidden": 1}}}, "tools.drop.hidden"), ({"tools": {"a": {"pin": "yes"}}}, "tools.a.pin"),
-    ],
-)  # fmt: skip
-def test_an_old_key_that_protects_is_not_ignored_where_its_value_means_nothing(
-    protection: dict[str, Any], at: str
-) -> None:
-    found = read({"mcpServers": {"git": {**GOOD, **protection}, "other": GOOD}})
-    assert list(found.servers) == ["other"]
-    assert f"mcpServers.git.{at}: expected true or false, found " in found.broken["git"]
-
-
 def test_a_limit_is_set_by_no_file_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
     written = {"mcpServers": {"git": GOOD}, "foretool": {"limits": {"hold_ms": 7}}}
     assert read(written).settings.hold_ms == 7
     monkeypatch.delenv("FORETOOL_LIMITS")
     with pytest.raises(ConfigError, match=r"foretool\.limits: no such setting"):
         read(written)
-
-
-def test_an_encoder_that_was_removed_leaves_the_default_unless_a_provider_has_it() -> None:
-    assert read({"mcpServers": {"git": GOOD}, "foretool": {"encoder": "multilingual-e5"}}).settings.encoder == "auto"
-    at_provider = {"encoder": "hash", "encoder_url": "http://127.0.0.1:1/v1"}
-    found = read({"mcpServers": {"git": GOOD}, "foretool": at_provider})
-    assert (found.settings.encoder, found.warnings) == ("hash", ())
 
 
 def test_no_server_at_all_is_a_warning() -> None:

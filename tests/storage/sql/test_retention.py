@@ -153,21 +153,3 @@ def test_the_first_text_of_a_tool_stays_while_its_server_is_known(changed: bool,
     )
     store.retention.prune(100 * DAY)
     assert len(store.catalog.versions("git", "a")) == (2 if changed else 0)
-
-
-@requirement("trust:data:no-secret-is-written")
-def test_secrets_that_an_earlier_version_wrote_are_taken_out_once(path: Path) -> None:
-    secret = "ghp_" + "Zx81Qw62Er" * 4
-    with open_store(path) as store:
-        for number in range(3):
-            fill(store, DAY + number, f"tool{number}")
-        raw = connection_of(store)
-        raw.execute("UPDATE discoveries SET task = 'push with ' || ? WHERE id = 2", (secret,))
-        raw.execute("UPDATE calls SET arguments = ? WHERE id = 3", (f'{{"{secret}":"string"}}',))
-        assert store.retention.scrub(4) >= 4
-        while store.retention.scrub(4):
-            pass
-        assert [each.task for each in store.discoveries.recent(-1)][1] == "push with [secret]"
-        assert store.calls.recent(1)[0].arguments == '{"[secret]":"string"}'
-        raw.execute("UPDATE prompts SET text = ?", (secret,))
-        assert store.retention.scrub() == 0
