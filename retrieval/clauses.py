@@ -53,10 +53,18 @@ _STEP = re.compile(
 )
 """What stands between two steps of a short task: a word for it, or "and" before another deed."""
 
+_FILE = re.compile(
+    r"(?<!file )(?<![\w/.:@-])(?:(?:the|a|my|this) )?"
+    r"([\w-]+\.(?:txt|md|rst|csv|tsv|jsonl?|ya?ml|toml|ini|xml|html?|css|log|sql|py|sh)\b)(?![./])",
+    re.IGNORECASE,
+)
+"""A file of text that a step names without calling it a file: by meaning, "save it to page.html" asks for a page, and
+"read budget.csv" for a spreadsheet. Other kinds of files have servers of their own."""
+
 
 def steps(need: str) -> list[str]:
     """Return the steps of a short need that says one after the other; [] where it says one alone."""
-    found = [piece.strip() for piece in _STEP.split(" ".join(need.split()))]
+    found = [_FILE.sub(r"the file \1", piece.strip()) for piece in _STEP.split(" ".join(need.split()))]
     return found if 1 < len(found) <= MOST and all(len(set(terms(each))) >= _LEAST_STEP for each in found) else []
 
 

@@ -51,7 +51,7 @@ def test_with_encoders_shorter_tasks_have_clauses_too() -> None:
         ("count the lines in the log and remember the number", ["count the lines in the log", "remember the number"]),
         (
             "what does notes.txt say, then show the git branch",
-            ["what does notes.txt say", "show the git branch"],
+            ["what does the file notes.txt say", "show the git branch"],
         ),
         ("search and replace foo in notes.txt", []),
         ("read the file and tell me", []),
@@ -63,6 +63,23 @@ def test_with_encoders_shorter_tasks_have_clauses_too() -> None:
 def test_a_short_task_has_the_steps_that_it_says(task: str, expected: list[str]) -> None:
     assert steps(task) == expected
     assert split_task([task]) == [task, *expected]
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("read budget.csv and work out the sum", ["read the file budget.csv", "work out the sum"]),
+        ("fetch https://a.example/x.html and save it to page.html",
+         ["fetch https://a.example/x.html", "save it to the file page.html"]),
+        ("open my todo.md and send it to a@b.py", ["open the file todo.md", "send it to a@b.py"]),
+        ("read the file totals.txt and add up the rows", ["read the file totals.txt", "add up the rows"]),
+        ("read sales.xlsx and plot the prices", ["read sales.xlsx", "plot the prices"]),
+        ("read a.csv and b.csv, then add up the rows", ["read the file a.csv and the file b.csv", "add up the rows"]),
+        ("open example.com and take a screenshot", ["open example.com", "take a screenshot"]),
+    ],
+)  # fmt: skip
+def test_a_step_that_names_a_file_of_text_says_that_it_is_one(task: str, expected: list[str]) -> None:
+    assert steps(task) == expected
 
 
 def test_each_step_of_a_short_task_brings_its_tool() -> None:
