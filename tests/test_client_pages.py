@@ -11,6 +11,8 @@ from types import ModuleType
 import pytest
 from requirements import requirement
 
+from bench import processes
+from bench.agents import transcripts
 from foretool.server.commands import hint
 from foretool.server.commands.group import run
 from foretool.server.lists.policy import choose_policy
@@ -96,3 +98,13 @@ def test_the_policy_of_a_client_that_was_not_measured_is_what_auto_begins_with(f
     if not fact.tried:  # type: ignore[attr-defined]
         believed = choose_policy("auto", "legacy", fact.known_as, None)  # type: ignore[attr-defined]
         assert PAGES.policy_of(fact) == f"`{believed}`"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_a_transcript_has_what_init_prints_today(name: str) -> None:
+    file = DOCS / "clients" / "transcripts" / f"{transcripts.CLIENTS[name]}.txt"
+    kept = file.read_text(encoding="utf-8")
+    now = transcripts.set_up_again(name, kept, processes.installed(None))
+    same = [re.sub(r"\d{8}-\d{6}-\d{3}", "TIME", text) for text in (kept, now)]
+    assert same[0] == same[1], "stale: python -m bench.agents.transcripts --set-up --into docs/clients/transcripts"

@@ -3,7 +3,8 @@
 The agent has one MCP server of its own in its config file, in an empty home folder. The transcript has the agent's
 version, what `foretool init` prints at 80 columns, and the conversation: the tools that the model is given, what it
 calls and what it reads. The model is the stub of `bench.agents`, so what it calls is scripted; the agent and foretool
-are whole programs. `docs/clients/` has the transcripts (`--into docs/clients/transcripts`).
+are whole programs. `docs/clients/` has the transcripts (`--into docs/clients/transcripts`). `--set-up` needs no agent:
+of the transcripts there it writes again what `foretool init` prints, and keeps the conversations.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ TYPED: Final = {
     "cn": "cn -p",
 }
 OURS: Final = re.compile(r"discover_tools|call_tool(?:_write)?|disk_?_?(?:zip_folder|list_folder)|disk__")
+SET_UP: Final = ("init", "--yes", "--hook", "--client")
 WIDTH: Final = 80
 MOST_LINE: Final = 130
 """Characters of a line that are kept."""
@@ -67,7 +69,7 @@ def write_transcript(name: str, program: Path, command: Sequence[str]) -> str:
         start = write_agent(name, home, url, server)
         env = {**base_environment(program, home), **start.env, "FORETOOL_HINT_MS": "1800", "COLUMNS": str(WIDTH)}
         version = _run([str(program), "--version"], env, home).split("\n", 1)[0]
-        words = ["init", "--yes", "--hook", "--client", CLIENTS[name]]
+        words = [*SET_UP, CLIENTS[name]]
         set_up = _run([*command, *words], env, home)
         _run([str(program), *start.arguments], env, home)
         said = "\n".join(
@@ -82,6 +84,29 @@ def write_transcript(name: str, program: Path, command: Sequence[str]) -> str:
         for found, shown in known.items():
             said = said.replace(found, shown)
         return "\n".join(_cut(line.rstrip()) for line in said.splitlines()) + "\n"
+
+
+def set_up_again(name: str, transcript: str, command: Sequence[str]) -> str:
+    """Return a transcript with what `init` prints today."""
+    with tempfile.TemporaryDirectory(prefix="bench-init-", ignore_cleanup_errors=True) as at:
+        home = Path(at) / "home"
+        home.mkdir()
+        server = server_command(Path(at))
+        start = write_agent(name, home, "http://127.0.0.1:9", server)
+        env = {**base_environment(Path(command[0]), home), **start.env, "COLUMNS": str(WIDTH)}
+        words = [*SET_UP, CLIENTS[name]]
+        said = _run([*command, *words], env, home)
+        for found, shown in {
+            command[0]: INSTALLED,
+            str(home): "~",
+            shlex.join(server): "disk-server",
+            at: "/srv",
+        }.items():
+            said = said.replace(found, shown)
+    before, typed, rest = transcript.partition(f"$ foretool {shlex.join(words)}\n")
+    _, next_typed, talk = rest.partition("\n\n$ ")
+    lines = "\n".join(_cut(line.rstrip()) for line in said.splitlines())
+    return f"{before}{typed}{lines}{next_typed}{talk}"
 
 
 def _cut(line: str) -> str:
@@ -122,10 +147,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--programs", type=Path, help="the folder of the programs, node_modules/.bin; default: PATH")
     options.add_argument("--agents", default=",".join(CLIENTS), help="default %(default)s")
     options.add_argument("--into", type=Path, help="the folder of the transcripts; default: print them")
+    options.add_argument("--set-up", action="store_true", help="write what init prints again, in the files of --into")
     add_foretool(options)
     arguments = options.parse_args(argv)
     names = split_names(options, "--agents", arguments.agents, PROGRAMS)
     command = processes.installed(arguments.foretool)
+    for name in names if arguments.set_up and arguments.into else ():
+        file = arguments.into / f"{CLIENTS[name]}.txt"
+        file.write_text(set_up_again(name, file.read_text("utf-8"), command), "utf-8")
+    if arguments.set_up:
+        return
     for name, program in find(names, arguments.programs).items():
         if program is None:
             sys.stderr.write(f"{name}: not found\n")

@@ -454,13 +454,13 @@ def _say_missed(missed: MissedBefore) -> str:
 def _print(found: Explanation) -> None:
     rows = [
         (
-            hit.rank, hit.tool + (" (listed)" if hit.listed else ""), f"{hit.score:.2f}",
-            output.score_parts(hit.parts), hit.why, hit.schema, hit.description,
+            hit.rank, hit.tool + (" (listed)" if hit.listed else ""), hit.description, hit.why, hit.schema,
+            f"{hit.score:.2f}", output.score_parts(hit.parts),
         )
         for hit in found.matches
     ]  # fmt: skip
     if rows:
-        output.table(("#", "tool…", "score#", "parts…", "why…", "schema", "description…"), rows)
+        output.table(("#", "tool…", "description…", "why…", "schema", "score#", "parts…"), rows)
     else:
         output.say_lines(found.answer)
     for skill in found.skills:

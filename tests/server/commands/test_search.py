@@ -1,6 +1,9 @@
 """`foretool search`: the answer of `discover_tools`, explained."""
 
+import io
 import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,13 @@ from foretool.retrieval.encoders import resolve_weights
 from foretool.server.commands.group import run
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_existing_store
+
+
+class Terminal(io.StringIO):
+    """An output on which a person reads."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -131,3 +141,12 @@ def test_where_the_encoder_cannot_be_used_it_is_said_beside_the_answer(
         assert run(["search", "weather forecast", "--json", "--config", str(path)]) == 0
         out, error = capsys.readouterr()
         assert error == said and "sky__forecast" in out
+
+
+def test_at_80_columns_each_match_says_first_what_it_does(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    assert run(["search", "weather", "--config", str(path)]) == 0
+    name, *lines = re.sub("\x1b\\[[0-9;]*m", "", terminal.getvalue()).splitlines()
+    assert name.startswith("1  sky__forecast")
+    assert [line.split(":")[0].strip() for line in lines[:2]] == ["description", "why"]
