@@ -225,7 +225,10 @@ async def test_tasks_are_for_modern_clients_whose_servers_have_them_alone(modern
             declared = (await upstream.called("add")).meta[versions.META_CAPABILITIES]
         else:
             await client.initialize(capabilities=capabilities)
-            await client.call_tool("calc__add")
+            plain = await client.ask("tools/call", {"name": "calc__add", "arguments": {}, "task": {"ttl": 1000}})
+            assert "content" in plain and "task" not in (await upstream.called("add")).params
+            listing = await client.reply(client.post("tasks/list", {}))
+            assert listing["error"]["code"] == -32601
             declared = (await upstream.asked("initialize")).params["capabilities"]
             greeting = await stage.connect().initialize(capabilities=capabilities)
         refused = await client.reply(client.post("tasks/get", {"taskId": "t"}))
