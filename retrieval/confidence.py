@@ -58,7 +58,7 @@ SURE = 0.5
 """A tool with this chance, a good part of whose score was learned, is no match by chance."""
 _TAUGHT = 0.25
 """The least share of the best score that learned models gave where they rank surely."""
-_ALIKE, _AMONG_ALIKE = 0.87, 4 / 3
+ALIKE, _AMONG_ALIKE = 0.87, 4 / 3
 """From this cosine on two tools say nearly the same. The first of such tools is clearly better where its score is so
 many times the next one."""
 _CROWD = 0.1
@@ -203,7 +203,7 @@ def is_ahead(ranking: Ranking) -> bool:
     """Return whether the first tool is clearly better than the next one, which else may be meant as well. Each need of
     a task that has several may have its own tool among the first, unless two of these say nearly the same."""
     first, *others = ranking.ranked
-    is_alike = first.fit is not None and first.fit.alike >= _ALIKE
+    is_alike = first.fit is not None and first.fit.alike >= ALIKE
     is_one = first.fit is None or first.fit.needs == 1
     if not others or not (is_one or is_alike):
         return True

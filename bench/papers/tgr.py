@@ -3,9 +3,10 @@
 Rows named `paper` are the paper's figures on all 311 samples; ours are on the queries of the given file. As published:
 one vector of the whole query, one of each description (the source's table), eq. 3 over the graph. As served: each turn
 is a line; name, description (of the runnable class where there is one) and parameter names are read; the pipeline runs
-with and without the graph that the schemas give. The discriminator is trained on the tools of sealtools and of real
-servers. It is judged, as in the paper, on pairs of API-Bank tools: those between which a value flowed in the queries'
-gold calls, both ways round, and 500 others. Nothing here is fitted on API-Bank.
+with and without the graph that the schemas give, and the same where no tool has an output schema. The discriminator is
+trained on the tools of sealtools and of real servers. It is judged, as in the paper, on pairs of API-Bank tools: those
+between which a value flowed in the queries' gold calls, both ways round, and 500 others. Nothing here is fitted on
+API-Bank.
 
 Appendix A (figure 5 of the paper, which prints curves and no numbers) compares the ways to compute how similar a query
 and a tool are: `cosine`, `dot`, `L1` and `L2`, with vectors at the length that the encoder gives them, and with eq. 3
@@ -76,14 +77,15 @@ Ranked = list[list[ToolId]]
 class Bank:
     """API-Bank: its tools, its queries, and the vectors of both."""
 
-    def __init__(self, folder: Path, queries: str, encoder: KeptEncoder) -> None:
+    def __init__(self, folder: Path, queries: str, encoder: KeptEncoder, *, has_outputs: bool = True) -> None:
+        """`has_outputs`: whether its tools say what they return, as most real ones do not."""
         self.rows = read_rows(folder / "tools.jsonl")
         self.records = read_rows(folder / queries)
         self.encoder = encoder
         self.tools = [
             tool_from_row(
                 {**row, "server": "", "description": row.get("description_code") or row["description"]},
-                outputSchema=row["output_schema"],
+                **({"outputSchema": row["output_schema"]} if has_outputs else {}),
             )
             for row in self.rows
         ]
@@ -320,6 +322,11 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
             ("served: words, no graph", (), None),
         ):
             yield {"set": SET, "method": method, "n": n, **scored(bank, served(bank, held, told))}
+        bare = Bank(data / SET, queries, frozen, has_outputs=False)
+        for method, told in (("and graph", Graph(schema_edges(bare.read))), ("no graph", None)):
+            found_by = f"served: {name}, no output schemas, {method}"
+            edges = len(list(told)) if told is not None else 0
+            yield {"set": SET, "method": found_by, "n": n, **scored(bare, served(bare, opened, told)), "edges": edges}
         for method, ranked in published(bank, graph, "schemas"):
             yield {"set": SET, "method": method, "n": n, **scored(bank, ranked), "edges": len(list(graph))}
         for method, ranked in by_similarity(bank, unscaled(found[0].untrained), graph):

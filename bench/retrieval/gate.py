@@ -7,10 +7,10 @@ DATA holds sets as `bench.retrieval.ranking` reads them. The output is one JSON 
 families took no part in the fit: how often the first tool is right, the area under the curve of its stated probability
 (`auc`), the expected calibration error (`ece`) with the error that a perfect gate would show on so few queries
 (`floor`), how often `high` is said and right, the share of right first tools that are said to be `high`, and how often
-`high` is said of the same queries once the tools they need are gone. `held` is the share of queries whose needed tool
-is among as many tools as the gate asks for. Then it says what is said of `unserved.json`, which no tool of the real
-servers serves, and how well queries that need a tool are told from others. Tools of well-known servers have the wishes
-that come with foretool, as in a proxy.
+`high` is said of the same queries once the tools they need are gone, and once those are gone as well that say nearly
+the same (`unserved_high`). `held` is the share of queries whose needed tool is among as many tools as the gate asks
+for. Then it says what is said of `unserved.json`, which no tool of the real servers serves, and how well queries that
+need a tool are told from others. Tools of well-known servers have the wishes that come with foretool, as in a proxy.
 
 `--fit` writes `retrieval/gate.json` instead, from the train splits of `FITTED`, from everyday tasks over real servers
 and from wishes over invented ones: each query with its tools there, among tools of real servers, and with its tools
@@ -176,10 +176,26 @@ def samples(pipeline: Pipeline, tasks: Sequence[Task], weight: float = 1.0) -> l
     return found
 
 
+def tools_alike(pipeline: Pipeline, tools: Sequence[Tool]) -> dict[ToolId, frozenset[ToolId]]:
+    """For each tool, those that say nearly the same: with the needed one gone, they serve its tasks."""
+    if pipeline.dense is None:
+        return {}
+    said = Pool(tools, {}).said
+    vectors = pipeline.dense.heads[0].encoder.documents([said[tool.id] for tool in tools])
+    near = vectors @ vectors.T >= confidence.ALIKE
+    return {
+        tool.id: frozenset(tools[at].id for at in np.flatnonzero(near[row]).tolist()) for row, tool in enumerate(tools)
+    }
+
+
 def samples_without(
-    pipeline: Pipeline, tools: Sequence[Tool], tasks: Sequence[Task], weight: float = 1.0
+    pipeline: Pipeline,
+    tools: Sequence[Tool],
+    tasks: Sequence[Task],
+    weight: float = 1.0,
+    alike: Mapping[ToolId, frozenset[ToolId]] | None = None,
 ) -> list[Sample]:
-    """A sample for each task, with the tools that it needs gone from the catalog."""
+    """A sample for each task, with the tools that it needs gone from the catalog, and with each its `alike` ones."""
     found = []
     by_upstream: dict[str, list[Tool]] = {}
     for tool in tools:
@@ -188,6 +204,7 @@ def samples_without(
     dense = pipeline.dense
     for task in tasks:
         gone, corpus = frozenset[ToolId]().union(*task.gold), pipeline.corpus.copy()
+        gone = gone.union(*((alike or {}).get(tool, ()) for tool in gone))
         for upstream in {upstream_of[tool] for tool in gone}:
             corpus.replace(upstream, [tool for tool in by_upstream[upstream] if tool.id not in gone])
         if dense is not None:
@@ -280,8 +297,9 @@ def first_outcome(sample: Sample) -> tuple[float, float]:
     return (held[0] if held else 0.0), sample.held(1)
 
 
-def examine(name: str, data: Sequence[Sample], gone: Sequence[Sample]) -> Row:
-    """The row of one set; `gone`: the same queries with their tools gone."""
+def examine(name: str, data: Sequence[Sample], gone: Sequence[Sample], unserved: Sequence[Sample]) -> Row:
+    """The row of one set; `gone`: the same queries with their tools gone, `unserved`: with those that say nearly the
+    same gone as well."""
     outcomes = [first_outcome(each) for each in data]
     right = [each for each in data if each.held(1)]
     high = [each for each in data if each.is_high]
@@ -296,6 +314,7 @@ def examine(name: str, data: Sequence[Sample], gone: Sequence[Sample]) -> Row:
         "high_right": round(fmean(each.held(1) for each in high), 3) if high else None,
         "right_high": round(fmean(each.is_high for each in right), 3) if right else None,
         "gone_high": round(fmean(each.is_high for each in gone), 3) if gone else None,
+        "unserved_high": round(fmean(each.is_high for each in unserved), 3) if unserved else None,
         "none": round(fmean(confidence.level(each.ranking) == "none" for each in data), 3),
         "held": round(fmean(each.held(confidence.judge(each.ranking).k) for each in data), 3),
     }  # fmt: skip
@@ -317,7 +336,9 @@ def examine_set(name: str, data: Path, embedders: Sequence[KeptEncoder], most: i
     tools = read_tools(data / name)
     tasks = sampled(examined_tasks(data / name / "dev.jsonl", tools), most)
     pipeline = Pool(tools, {}, embedders, shipped=shipped).pipeline()
-    return examine(name, samples(pipeline, tasks), samples_without(pipeline, tools, tasks[:GONE]))
+    some, alike = tasks[:GONE], tools_alike(pipeline, tools)
+    gone, unserved = (samples_without(pipeline, tools, some, alike=each) for each in (None, alike))
+    return examine(name, samples(pipeline, tasks), gone, unserved)
 
 
 def examine_unserved(data: Path, embedders: Sequence[KeptEncoder], shipped: Shipped | None) -> Row:
@@ -421,7 +442,7 @@ def fit_gate(
                 found.setdefault(confidence.weights_name(sample.ranking), []).append(sample)
     weights = {kind: fit(each) for kind, each in found.items()}
     one = "+".join(each.name for each in embedders[:1])
-    for rest in ("", confidence.AFTER_LEARNING):
+    for rest in ("", confidence.AFTER_LEARNING) if embedders else ():
         weights[confidence.ANY + rest] = without_cosines(found[one + rest])
     licences = ", ".join(f"{name} train ({licence})" for name, licence in FITTED.items())
     return Gate(
@@ -544,7 +565,7 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
                 row["query"] for row in read_rows(data / against / "dev.jsonl")
             ]
             yield detect(name, pipeline, sampled(needing, most), idle)
-        if OFFERED in chosen:
+        if OFFERED in chosen and embedders:
             yield examine_offers(OFFERED, data / OFFERED, embedders, data / "bfcl", most)
 
 

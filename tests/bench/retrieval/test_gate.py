@@ -77,8 +77,8 @@ def test_a_fitted_gate_is_surer_and_shows_fewer_tools_where_the_list_is_sharp(mo
     sharp, flat = (next(each for each in data if each.ranking.ranked[0].score == score) for score in (12.0, 3.0))
     assert judge(sharp.ranking).k < 12 < judge(flat.ranking).k
     assert (judge(sharp.ranking).level, judge(flat.ranking).level) == ("high", "low")
-    found = examine("drawn", data, [Sample(flat.ranking, frozenset())])
-    assert (found["high_right"], found["gone_high"]) == (1.0, 0.0)
+    found = examine("drawn", data, [Sample(flat.ranking, frozenset())], [Sample(sharp.ranking, frozenset())])
+    assert (found["high_right"], found["gone_high"], found["unserved_high"]) == (1.0, 0.0, 1.0)
     assert found["right_high"] >= 0.85 and found["held"] >= 0.85 and found["auc"] >= 0.9
 
 
