@@ -236,7 +236,7 @@ def _print(ledger: FittingMisses, by: str, *, lists_all: bool, narrowed: bool) -
         if narrowed:
             output.say("No miss fits these options. `foretool misses` without options counts all of them.")
         else:
-            output.say("No misses: every tool that was called was in its client's list.")
+            output.say("No misses so far: no client needed a tool that its list did not have.")
         return
     _print_each(ledger.misses) if lists_all else _print_groups(ledger.groups, by)
     shown = f", the newest {len(ledger.misses)} shown" if lists_all and len(ledger.misses) < ledger.total else ""

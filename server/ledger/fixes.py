@@ -24,12 +24,13 @@ from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, Profile
 from foretool.server.config.servers import matches
 from foretool.server.ledger.effects import Effect
-from foretool.server.ledger.story import say_why
+from foretool.server.ledger.story import CAUSES, say_why
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.setup.documents import DocumentError, Keys
 from foretool.server.setup.own_servers import ConfigChange, OwnServers, change_config, read_own_servers
 from foretool.server.trust.text import one_line
+from foretool.storage.episodes import are_alike
 from foretool.storage.records import Miss, Policy, Tool
 
 FOR: Final = "Used for:"
@@ -113,7 +114,8 @@ _LEAST_TASKS: Final = 10
 SHOWN_WORDS: Final = 60
 """Characters of a task in the words of a change."""
 _AFTER_S: Final = 600.0
-"""A tool that was called within this time after a search in vain is taken for what the search was for."""
+"""A tool that was called within this time after a search in vain, and before a search for something else, is taken for
+what the search was for."""
 
 
 class Fix(Struct, frozen=True):
@@ -171,7 +173,17 @@ def diagnose_miss(app: App, miss: Miss) -> MissDiagnosis:
     finder = _Finder(app, miss)
     tool = finder.tool
     listed = tool.id in offline.view(app, finder.profile).shown if tool is not None else None
-    return MissDiagnosis(miss, say_why(miss), tool.id if tool is not None else miss.tool, listed, tuple(finder.find()))
+    why = say_why(miss)
+    if tool is None and miss.noticed == "nothing_found" and (aside := _name_unsearched(app, finder.profile)):
+        why = f"{why or CAUSES[miss.cause]}; tools of these servers were not there to be found: {', '.join(aside)}"
+    return MissDiagnosis(miss, why, tool.id if tool is not None else miss.tool, listed, tuple(finder.find()))
+
+
+def _name_unsearched(app: App, profile: Profile) -> list[str]:
+    """Return the servers of a profile whose tools no search sees now, each with the reason."""
+    admits = app.policy.reach(profile).admits
+    off = [f"{name} (disabled)" for name in app.config.disabled if admits(name)]
+    return off + [f"{name} (does not work)" for name in sorted(app.upstreams.unlisted()) if admits(name)]
 
 
 def open_own(config: Config) -> OwnServers:
@@ -217,7 +229,12 @@ class _Finder:
             return catalog.get(near[0]) if near else None
         if miss.tool or miss.noticed == "search":
             return catalog.find(miss.tool) if miss.tool else None
-        later = self._app.store.calls.of_session(miss.session, miss.at, miss.at + _AFTER_S)
+        until = miss.at + _AFTER_S
+        for search in self._app.store.discoveries.of_session(miss.session, miss.at, until):
+            if search.at > miss.at and not are_alike(search.task, miss.query):
+                until = search.at  # what was called from then on was another need
+                break
+        later = self._app.store.calls.of_session(miss.session, miss.at, until)
         first = next((each.tool for each in later if each.outcome == "ok"), None)
         return catalog.get(first) if first is not None else None
 

@@ -78,7 +78,7 @@ def test_the_ledger_is_narrowed(
 def test_an_empty_ledger_says_so_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_config(tmp_path)
     assert run(["misses", "--config", str(path)]) == 0
-    assert capsys.readouterr().out == "No misses: every tool that was called was in its client's list.\n"
+    assert capsys.readouterr().out == "No misses so far: no client needed a tool that its list did not have.\n"
     assert run(["misses", "--since", "7d", "--config", str(path)]) == 0
     assert capsys.readouterr().out.startswith("No miss fits these options.")
 

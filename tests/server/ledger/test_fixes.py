@@ -23,7 +23,7 @@ from foretool.server.ledger.fixes import (
     name_for,
 )
 from foretool.storage.opening import open_store
-from foretool.storage.records import Definition, Exposure, Miss, SessionRecord, Tool, ToolId
+from foretool.storage.records import Definition, Discovery, Exposure, Miss, SessionRecord, Tool, ToolId
 from foretool.storage.steps import finish
 
 TASKS = [("phase of the moon", ["sky__moon"]), ("add two numbers", ["calc__add"])] * 3
@@ -185,6 +185,24 @@ def test_a_search_in_vain_is_for_the_tool_that_was_called_then(tmp_path: Path) -
     miss = replace(HIDDEN, tool="", noticed="nothing_found", cause="gate", rank=0, at=START + 1)
     diagnosis = found(path, miss)
     assert diagnosis.tool == "sky__moon" and diagnosis.fixes[0].kind == "description"
+
+
+def test_what_was_called_after_a_search_for_something_else_is_not_what_a_search_in_vain_was_for(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS)
+    miss = replace(
+        HIDDEN, tool="", noticed="nothing_found", cause="gate", rank=0, at=START + 1, query="17 percent of 20"
+    )
+    with open_store(loader.load(path).storage) as store:
+        store.discoveries.add(Discovery("s0", START + 1.5, "how full is the moon?", (), None, "high", (), 0, 1.0))
+    diagnosis = found(path, miss)
+    assert (diagnosis.tool, diagnosis.fixes) == ("", ())
+
+
+def test_a_search_in_vain_names_the_servers_whose_tools_it_could_not_see(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS)
+    change_entry(path, "calc", disabled=True)
+    miss = replace(HIDDEN, session="s9", tool="", noticed="nothing_found", cause="gate", rank=0)
+    assert found(path, miss).why.endswith("; tools of these servers were not there to be found: calc (disabled)")
 
 
 def test_learning_is_offered_once_there_is_something_to_learn_from(tmp_path: Path) -> None:
