@@ -14,6 +14,7 @@ from foretool.desk.dependencies import draw_graph
 from foretool.desk.page.access import Viewer, admits
 from foretool.desk.page.tools import read_usage, text_member
 from foretool.retrieval.graph import Edge, Graph
+from foretool.retrieval.tokens import estimate
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.catalog.wordings import ReadWordings, find_wordings
@@ -37,7 +38,7 @@ class Version(Struct, frozen=True):
 
     hash: str
     first_seen: float
-    tokens: int | None
+    tokens: int
     lines: Sequence[Text]
     """Empty for the first one."""
 
@@ -145,7 +146,7 @@ def _read_versions(versions: Sequence[ToolVersion]) -> list[Version]:
         *(diff_definitions(old.definition, new.definition) for old, new in pairwise(latest)),
     ]
     found = [
-        Version(each.schema_hash, each.first_seen, each.tokens, difference)
+        Version(each.schema_hash, each.first_seen, estimate(each.definition.decode()), difference)
         for each, difference in zip(latest, lines, strict=True)
     ]
     return found[::-1]

@@ -26,8 +26,7 @@ CREATE TABLE "upstreams" (
 CREATE TABLE "definitions" (
    "id" INTEGER PRIMARY KEY NOT NULL,
    "schema_hash" TEXT NOT NULL,
-   "definition" BLOB NOT NULL,
-   "tokens" INTEGER
+   "definition" BLOB NOT NULL
 );
 
 CREATE TABLE "tools" (

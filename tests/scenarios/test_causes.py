@@ -299,7 +299,6 @@ SEEDS = [
     Seed("never listed", "offline", never_listed, ALL, CALLS, "doctor"),
     Seed("excluded", "denied", entry(exclude=["forecast"]), ALL, CALLS, "enable"),
     Seed("not included", "denied", entry(include=["moon"]), ALL, CALLS, "enable"),
-    Seed("hidden", "denied", entry(tools={"forecast": {"hidden": True}}), ALL, CALLS, "enable"),
     Seed("refused by a rule", "denied", entry(deny=["forecast"]), ALL, CALLS, "rule"),
     Seed("refused as a class", "denied", entry(deny=["@destructive"]), ALL, CALLS),
     Seed("disabled", "denied", disabled, ALL, CALLS, "enable"),

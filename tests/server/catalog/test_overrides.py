@@ -10,7 +10,6 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import Tool
-from foretool.storage.steps import finish
 
 
 def server(name: str, entries: dict[str, Any] | None = None, **entry: Any) -> FakeUpstream:
@@ -42,16 +41,6 @@ def test_a_tool_is_shown_under_the_users_name_and_words_and_kept_as_the_server_l
     assert [each.id for each in one.tools()] == ["hub__new", "hub__other"]
     assert one.find("hub__create") == one.find("create") == shown
     assert one.problems["hub"] == ()
-
-
-def test_tokens_are_counted_of_what_clients_see() -> None:
-    one = catalog(server("hub", {"create": {"description": "Mine"}}))
-    one.replace("hub", listed("create"))
-    (shown,) = one.find_uncounted()
-    finish(one.set_token_counts({shown.schema_hash: 7}))
-    assert one.tokens(shown.id) == 7
-    assert one.of("hub")[0].tokens == 7
-    assert list(one.find_uncounted()) == []
 
 
 def test_a_name_that_another_tool_has_is_not_taken_from_it() -> None:
@@ -102,7 +91,9 @@ def test_without_a_prefix_a_name_is_taken_from_nobody() -> None:
 
 
 def test_an_entry_for_a_tool_of_another_server_is_reported_and_changes_nothing() -> None:
-    one = catalog(server("a", {"mail__send": {"description": "Mine"}, "send": {"hidden": False}}), FakeUpstream("mail"))
+    one = catalog(
+        server("a", {"mail__send": {"description": "Mine"}, "send": {"description": "Mine"}}), FakeUpstream("mail")
+    )
     one.replace("mail", listed(tool("send", "Theirs")))
     one.replace("a", listed("x"))
     assert words(one.of("mail")[0]) == (None, "Theirs")

@@ -96,7 +96,7 @@ def test_whatever_tools_and_names_follow_from_makes_another_digest() -> None:
 
     one, two = FakeUpstream("one"), FakeUpstream("two")
     entries = [
-        {}, {"prefix": "p"}, {"include": ["a"]}, {"exclude": ["a"]}, {"pin": ["a"]}, {"tools": {"a": {"hidden": True}}},
+        {}, {"prefix": "p"}, {"include": ["a"]}, {"exclude": ["a"]}, {"pin": ["a"]},
         {"tools": {"a": {"name": "b"}}},
     ]  # fmt: skip
     digests = {digest(one, two), digest(two, one), digest(one)}

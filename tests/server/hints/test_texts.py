@@ -7,7 +7,8 @@ from typing import Any
 
 from requirements import requirement
 
-from foretool.retrieval.tokens import count_tokens, estimate
+from bench.token_counts import count_tokens
+from foretool.retrieval.tokens import estimate
 from foretool.server.hints.texts import (
     HEAD,
     MOST,
