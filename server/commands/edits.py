@@ -57,8 +57,12 @@ def errors_of(place: Path) -> Iterator[None]:
 
 def differing_lines(own: OwnServers) -> list[str]:
     """Return the lines that change, with `+` and `-`, without any secret."""
-    before, after = mask_text((own.before or b"").decode()), mask_text(own.text())
-    found = difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
+    return _diff((own.before or b"").decode(), own.text())
+
+
+def _diff(before: str, after: str) -> list[str]:
+    old, new = mask_text(before).splitlines(), mask_text(after).splitlines()
+    found = difflib.unified_diff(old, new, n=0, lineterm="")
     return [line for line in found if not line.startswith(("+++", "---", "@@"))]
 
 
@@ -131,6 +135,7 @@ def say_undo(command: str, place: Path, *, dry_run: bool) -> None:
 def undo_latest(path: Path | None, as_json: bool) -> int:
     """Put the file back as it was before the latest edit. Returns the exit status."""
     place = find_place(path, os.environ).path
+    before = _read(place)
     try:
         restored, problems = undo_edit(place)
     except ChangeError:
@@ -138,10 +143,18 @@ def undo_latest(path: Path | None, as_json: bool) -> int:
     if as_json:
         output.emit({"restored": [str(each) for each in restored], "problems": problems})
     for each in () if as_json else restored:
-        output.say(f"{short(each)} is as it was before that change.")
+        output.say(f"{short(each)} is as it was before the latest change:")
+        show_lines(_diff(before, _read(place)))
     for problem in () if as_json else problems:
         output.say(problem, "yellow")
     return int(bool(problems))
+
+
+def _read(place: Path) -> str:
+    try:
+        return place.read_text("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def require_names(own: OwnServers, names: tuple[str, ...]) -> None:

@@ -303,9 +303,13 @@ def _show_found(files: Sequence[FoundFile], merged: Merged, own: Path, *, with_p
         count = output.plural(len(merged.entries), "server")
         output.say_lines("")
         output.say_paragraph(f"{count} for {edits.short(own)}{told}", "", "  ", "bold")
-    shared = [f"{name} from {' and '.join(merged.titles(name))}" for name in merged.entries if name not in alone]
-    if shared and not is_long:
-        output.say_paragraph("; ".join(shared), "  ", "  ")
+    by_titles: dict[str, list[str]] = {}
+    for name in merged.entries:
+        if name not in alone:
+            by_titles.setdefault(" and ".join(merged.titles(name)), []).append(name)
+    if by_titles and not is_long:
+        shared = "; ".join(f"{', '.join(names)} from {titles}" for titles, names in by_titles.items())
+        output.say_paragraph(shared, "  ", "  ")
     if alone:
         _say_shared(alone, is_long=is_long)
     _show_notes(merged.notes)

@@ -68,6 +68,18 @@ def test_each_edit_is_shown_without_secrets_and_taken_back_byte_for_byte(
     assert all(each.stat().st_mode & 0o077 == 0 for each in copies.rglob("*"))
 
 
+def test_what_is_taken_back_is_shown_whichever_command_made_the_change(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in (["disable", "b"], ["remove", "a"]):
+        assert run([*arguments, "--config", str(config)]) == 0
+    capsys.readouterr()
+    assert run(["disable", "--undo", "--config", str(config)]) == 0
+    out = capsys.readouterr().out
+    assert "is as it was before the latest change:" in out
+    assert '  +    "a": {"command": "x", "env": {"T": "[T]"}}, // one' in out and "disabled" not in out
+
+
 def test_a_file_that_was_edited_by_hand_is_not_overwritten(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(["disable", "a", "--config", str(config)])
     config.write_text('{"mcpServers": {}}')
