@@ -98,7 +98,6 @@ _DISCOVER: Final = {
                 "maximum": 1,
                 "description": "do the tools you see suffice? 0 no, 1 yes",
             },
-            "limit": {"type": "integer", "maximum": MOST},
             "handle": {"type": "string", "description": "from your last answer"},
         },
     },

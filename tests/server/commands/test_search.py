@@ -39,7 +39,10 @@ def test_the_best_match_comes_first_with_its_parts_and_reasons(path: Path, capsy
     assert best["score"] == pytest.approx(sum(best["parts"].values()))
     assert "weather" in best["why"]
     assert found["task"] == "weather forecast for a city"
-    assert found["answer"].startswith(f"confidence: {found['confidence']}\n1. sky__forecast")
+    head = (
+        f"confidence: {found['confidence']}. Nothing has run yet: call the tool that fits now, and answer only from its"
+    )
+    assert found["answer"].startswith(f"{head} result.\n1. sky__forecast")
 
 
 def test_new_tools_are_embedded_by_the_first_search_and_their_vectors_kept(

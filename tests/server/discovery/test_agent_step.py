@@ -67,12 +67,12 @@ async def test_a_step_has_tools_and_instructions_within_one_budget(tmp_path: Pat
         stage.app.live.now = replace(config_of(MAIL, PAY, **settings), path=tmp_path / "mcp.json")
         await ready(stage)
         found = plan(stage, "send a letter")
-        small = plan(stage, "send a letter", 310)
+        small = plan(stage, "send a letter", 302)
     assert names(found)[0] == "mail__send"
     cited = '<instructions source="file letters.md">\nSend a letter in plain words.\n</instructions>'
     assert found.prompt == f"{OVERLAY}\n\n{cited}\n\n{NOTE}"
     assert found.tokens <= 2000 and found.fallback == "none"
-    assert (names(small), small.tokens <= 310) == (["mail__send"], True)
+    assert (names(small), small.tokens <= 302) == (["mail__send"], True)
 
 
 @requirement("step:instructions-share")
