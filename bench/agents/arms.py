@@ -4,10 +4,11 @@
     all       the definitions of all tools
     search    none at first; the model's own search (BM25 over names, descriptions and parameters, five at a time) adds
               what it finds, as clients do that defer definitions
+    told      the same, and its answer says that nothing has run yet, as those of foretool do
     foretool  the list of foretool as it is installed, its `instructions`, and its lists as they change
     hook      the same, and behind the user's words what the prompt hook prints for them
 
-The first three reach the servers directly, under the names that foretool gives their tools.
+The first four reach the servers directly, under the names that foretool gives their tools.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ from bench.clients.messages import Failed, Json
 from bench.clients.stdio import StdioClient
 from bench.retrieval.everyday import wait_until_ready
 from bench.retrieval.pool import Pool, bm25
+from foretool.server.discovery.answer import NOT_DONE
 from foretool.storage.records import Tool, ToolId
 
-ARMS: Final = ("needed", "all", "search", "foretool", "hook")
+ARMS: Final = ("needed", "all", "search", "told", "foretool", "hook")
 DISCOVER: Final = "discover_tools"
 OWN: Final = (DISCOVER, *BRIDGES)
 SEARCH: Final = "search_tools"
@@ -122,10 +124,12 @@ class Direct:
 
 
 class OwnSearch(Direct):
-    """The arm `search`."""
+    """The arms `search` and `told`."""
 
-    def __init__(self, servers: Servers) -> None:
+    def __init__(self, servers: Servers, *, is_told: bool = False) -> None:
+        """`is_told`: its answer says that nothing has run yet."""
         super().__init__(servers, [SEARCH_DEFINITION])
+        self._behind = f". {NOT_DONE}" if is_told else ""
         self._deferred = {tool["name"]: tool for tool in servers.tools}
         self._find = bm25(Pool([as_record(tool) for tool in servers.tools], {}))
 
@@ -135,7 +139,7 @@ class OwnSearch(Direct):
         found = [str(tool) for tool in self._find(str(arguments.get("query", "")))[:FOUND]]
         held = {tool["name"] for tool in self._tools}
         self._tools += [self._deferred[each] for each in found if each not in held]
-        return f"Loaded: {', '.join(found)}" if found else "Nothing found."
+        return f"Loaded: {', '.join(found)}{self._behind}" if found else "Nothing found."
 
 
 class ForetoolClient(StdioClient):

@@ -192,7 +192,8 @@ async def open_arm(
         return
     assert servers is not None
     tools = needed_tools(servers, task) if name == "needed" else servers.tools
-    yield OwnSearch(servers) if name == "search" else Direct(servers, tools)
+    is_search = name in ("search", "told")
+    yield OwnSearch(servers, is_told=name == "told") if is_search else Direct(servers, tools)
 
 
 def tasks_of(half: Half) -> Sequence[Task]:

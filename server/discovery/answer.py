@@ -73,7 +73,7 @@ _FOR_PEOPLE: Final = (
 """Reasons that explain a ranking to people. A model can do nothing with them, so its text leaves them out."""
 _MARKS: Final = {"listed": "listed", "read": CALL, "write": CALL_WRITE, "down": "server down"}
 """What stands behind a name, by the key of a match."""
-_NOT_DONE: Final = "Nothing has run yet: call the tool that fits now, and answer only from its result."
+NOT_DONE: Final = "Nothing has run yet: call the tool that fits now, and answer only from its result."
 """Said of tools that are found: without it a small model mostly answered from the descriptions and called none
 (docs/agents.md)."""
 _LEAST_READ: Final = 0.5
@@ -545,7 +545,7 @@ class _Text:
         note = structured.get("note", "")
         self._head = f"confidence: {structured['confidence']}{note and f'; {note}'}"
         if cards:
-            self._head += f". {_NOT_DONE}"
+            self._head += f". {NOT_DONE}"
         self._skills = list(map(describe_offer, skills))
         self._lined = [(card, f"{place}. {_line(card)}") for place, card in enumerate(cards[:lined], 1)]
         self._named = [*_same(cards), *_further(cards[lined:], "call" if with_calls else "name")]

@@ -19,6 +19,7 @@ from bench.agents.work import Bench, figures, in_order, read_outcomes, start_of,
 from bench.agents.world import World
 from bench.clients.messages import Json
 from bench.servers import loopback
+from foretool.server.discovery.answer import NOT_DONE
 
 pytestmark = pytest.mark.anyio
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not on PATH")
@@ -174,6 +175,8 @@ async def test_the_model_s_own_search_adds_what_it_finds() -> None:
         == "Loaded: files__move_file, mail__send"
     )
     assert [tool["name"] for tool in await arm.tools()] == ["search_tools", "files__move_file", "mail__send"]
+    told = OwnSearch(Servers({}, {"files": [{**MOVE, "name": "move_file"}]}), is_told=True)
+    assert await told.call("search_tools", {"query": "move a file"}) == f"Loaded: files__move_file. {NOT_DONE}"
 
 
 async def test_what_the_hook_prints_stands_behind_the_user_s_words() -> None:
