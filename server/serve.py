@@ -89,6 +89,7 @@ async def serve_windows(config: Config, profile: str, first: socket.socket, when
         async with app.running(), _reporting_risks(config), _answering_locally(app, profile, windows) as local:
             _collect_garbage()
             when_ready()
+            windows.expect_first()
             await local.adopt(first)
             await _wait_for_first(windows.gone, ended)
             await local.stop_listening()

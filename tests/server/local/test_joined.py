@@ -239,3 +239,14 @@ async def test_a_proxy_that_ends_closes_every_window() -> None:
     assert link.end == "closed"
     window.lost()
     await asyncio.wait_for(closing, 10)
+
+
+async def test_a_proxy_whose_first_window_was_killed_before_it_joined_ends() -> None:
+    windows, _ = setting()
+    windows.expect_first(0.0)
+    await asyncio.wait_for(windows.gone.wait(), 10)
+    windows, _ = setting()
+    windows.expect_first(0.0)
+    join(windows)
+    await asyncio.sleep(0.01)
+    assert not windows.gone.is_set()
