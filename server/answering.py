@@ -12,7 +12,7 @@ from foretool.server.calls.tool_calls import OwnTool
 from foretool.server.clients.exchange import Outbox
 from foretool.server.config.loader import LiveConfig
 from foretool.server.discovery.answer import AnswerWriter
-from foretool.server.discovery.discover_tools import DiscoverTools
+from foretool.server.discovery.discover_tools import AnswerTokens, DiscoverTools
 from foretool.server.discovery.exemplars import Exemplars
 from foretool.server.discovery.judge import Judge
 from foretool.server.discovery.server_map import find_absent
@@ -67,12 +67,13 @@ class Answering:
         self.answers = AnswerWriter(
             catalog, search, lambda: self.instructions, live, partial(find_absent, upstreams)
         )  # fmt: skip
+        self.answer_tokens = AnswerTokens(known.tokens.count_text, known.recorder)
         self.skill_search = SkillSearch(self.offering.skills, search, catalog, policy)
         exemplars = Exemplars(lambda most: store.calls.shared_events(most), time.monotonic)
         self.judge = Judge(live, search, catalog, known.recorder.without_secrets)
         self.discovery = DiscoverTools(
             upstreams, catalog, search, self.answers, known.recorder, self.predictor, policy, exemplars,
-            self.skill_search, self.judge,
+            self.answer_tokens, self.skill_search, self.judge,
         )  # fmt: skip
         self.calls = calls = make_tool_calls(
             live, policy, known, parties, self.server_requests, forwarder, self.links, results, self.predictor,
@@ -88,6 +89,10 @@ class Answering:
         self.shell_reports = ShellReports(
             self.prompt_answers.sessions_in, search, catalog, known.recorder, policy, live
         )
+
+    def find_instructions(self) -> Instructions | None:
+        """Return the instruction corpus if it was made."""
+        return self._instructions
 
     @property
     def instructions(self) -> Instructions:

@@ -82,6 +82,7 @@ class App:
         self.recorder = parts.recorder(store, live, clock)
         self.known = known = Knowledge(
             live, store, clock, self.recorder, lambda: self.parties.begin_epoch(),
+            lambda: self.answering.find_instructions(),
         )  # fmt: skip
         self.catalog, self.search = known.catalog, known.search
         outbox = Outbox(partial(self.guard.insist, "records", self.recorder.commit), self.turn.at_end)
@@ -199,6 +200,7 @@ class App:
 
     async def _stop(self) -> None:
         insist = self.guard.insist
+        insist("answers' tokens", self.answering.answer_tokens.count)
         await self.known.stop()
         answering = self.answering
         for part in (
@@ -225,6 +227,7 @@ class App:
         await housekeeping.keep_houses(
             self.guard,
             (Job("requests", self.tick),),
+            (Job("tokens", self._count_tokens),),
             (Job("checkpoint", lambda: housekeeping.run_checkpoint(self.store)),),
             self._list_jobs(),
             (Job("failing jobs", self._jobs_watch.tick),),
@@ -244,6 +247,7 @@ class App:
             Job("refresh", lambda: self.refresher.tick(next((each.era for each in self.clients), None))),
             Job("sign-ins", lambda: housekeeping.follow_sign_ins(self.upstreams, self.clients)),
             Job("memory", memory.tick),
+            Job("answers' tokens", self.answering.answer_tokens.count),
             Job("people", self._tick_people),
         )
 
@@ -292,6 +296,9 @@ class App:
             self.known.models.tick(has_listed=bool(self.lists.views()))
         if table in ("", "working_sets") and self.lists.follow_others():
             self.announcements.soon()
+
+    async def _count_tokens(self) -> None:
+        await self.known.tokens.count()
 
     def _follow_store(self) -> None:
         """Bring a store that can be used again up to date; where it says something else than we do, it is right. May

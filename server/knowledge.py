@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from foretool.server import housekeeping
 from foretool.server.catalog.catalog import Catalog
@@ -11,6 +12,7 @@ from foretool.server.catalog.embedding import Embedder
 from foretool.server.catalog.models import ModelLoader
 from foretool.server.catalog.names import NameKeeper
 from foretool.server.catalog.search import Search
+from foretool.server.catalog.token_counter import TokenCounter
 from foretool.server.config.loader import LiveConfig
 from foretool.server.discovery.query_vectors import QueryVectors
 from foretool.server.learning_schedule import Schedule
@@ -22,6 +24,7 @@ from foretool.server.recording.retention import Retention
 from foretool.server.transports.guard import Job
 from foretool.server.transports.tasks import TICK_S
 from foretool.server.trust.gatekeeper import Gatekeeper
+from foretool.storage.places import made_folder
 from foretool.storage.store import Store
 
 
@@ -30,7 +33,7 @@ class Knowledge:
 
     def __init__(
         self, live: LiveConfig, store: Store, clock: Callable[[], float], recorder: Recorder,
-        on_models: Callable[[], None],
+        on_models: Callable[[], None], find_instructions: Callable[[], Any],
     ) -> None:  # fmt: skip
         """`clock`: seconds since 1970. `on_models` is told that other models serve. `find_instructions` returns the
         instruction corpus once there is one, whose texts are counted too."""
@@ -48,6 +51,7 @@ class Knowledge:
         self.schedule = Schedule(store, config.path)
         self.retention = Retention(store, live, lambda: self.search.update_corpus().digests)
         self.costs = CostKeeper(store)
+        self.tokens = TokenCounter(self.catalog, store.catalog, find_instructions, made_folder(store.path))
         self._live = live
         self._store = store
 

@@ -116,6 +116,8 @@ class Tool(Struct, frozen=True):
     """The tool object from the upstream's `tools/list`, as compact JSON with its unknown fields."""
     schema_hash: str
     """Hex SHA-256 of `definition`; a new hash is a new version of the tool."""
+    tokens: int | None = None
+    """Tokens of the definition as a client sees it; None until they are counted."""
 
 
 class Definition(Struct, frozen=True):
@@ -629,6 +631,7 @@ class ToolVersion(Struct, frozen=True):
 
     schema_hash: str
     definition: bytes
+    tokens: int | None
     first_seen: float
 
 

@@ -80,7 +80,7 @@ def prepare(folder: Path, tools: dict[str, list[dict[str, Any]]], encoder: str =
 def _tool(server: str, definition: dict[str, Any]) -> Tool:
     data = json.dumps(definition).encode()
     id = ToolId(f"{server[:16]}-{sha256(server.encode()).hexdigest()[:4]}__{definition['name']}")
-    return Tool(id, server, definition["name"], data, sha256(data).hexdigest())
+    return Tool(id, server, definition["name"], data, sha256(data).hexdigest(), 100)
 
 
 def run_once(config: Path, sockets: str) -> tuple[float, float, bool]:

@@ -40,8 +40,7 @@ from bench.kept_encoder import KeptEncoder
 from bench.reports import Row, difference, mean_row, print_row, times_row
 from bench.retrieval.pool import DEPTH, Pool
 from bench.retrieval.ranking_methods import build_method
-from bench.token_counts import count_tokens
-from foretool.retrieval import encoders
+from foretool.retrieval import encoders, tokens
 from foretool.retrieval.confidence import level
 from foretool.retrieval.corpus import Corpus, Shipped
 from foretool.retrieval.known_tools import shipped_wordings
@@ -143,7 +142,7 @@ def levels(pool: Pool, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
 def token_sizes(tools: Sequence[Tool]) -> dict[ToolId, int]:
     """The tokens of every definition: counted where the tokenizer is installed, else estimated."""
     texts = [tool.definition.decode() for tool in tools]
-    counted = count_tokens(texts)
+    counted = tokens.count_tokens(texts) if tokens.available() else [tokens.estimate(text) for text in texts]
     return {tool.id: size for tool, size in zip(tools, counted, strict=True)}
 
 

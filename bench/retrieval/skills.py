@@ -17,10 +17,10 @@ from statistics import fmean
 
 from bench import options
 from bench.reports import Row, print_row
-from bench.token_counts import count_tokens
 from foretool.retrieval.encoders import Encoder, resolve_weights
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.skill_ranking import SkillRanking
+from foretool.retrieval.tokens import count_tokens
 from foretool.server.catalog.encoders import open_any_encoder
 from foretool.server.catalog.skill_folders import OWN
 from foretool.server.discovery.answer_shape import SHARE

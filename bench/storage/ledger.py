@@ -148,7 +148,7 @@ def save_server(store: Store, name: str, key: str, at: float) -> Iterator[Known]
         own = f"{VERBS[number % len(VERBS)]}_{NOUNS[number * 7 % len(NOUNS)]}_{number}"
         definition = _definition(name, own)
         digest = hashlib.sha256(definition).hexdigest()
-        tools.append(Tool(ToolId(f"{name}__{own}"), name, own, definition, digest))
+        tools.append(Tool(ToolId(f"{name}__{own}"), name, own, definition, digest, len(definition) // 4))
     finish(store.catalog.save_upstream(record, tools))
     store.catalog.save_exposed_names({each.id: (name, each.name) for each in tools})
     return (Known(each.id, name) for each in tools)

@@ -14,7 +14,6 @@ from foretool.desk.dependencies import draw_graph
 from foretool.desk.page.access import Viewer, admits
 from foretool.desk.page.tools import read_usage, text_member
 from foretool.retrieval.graph import Edge, Graph
-from foretool.retrieval.tokens import estimate
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.catalog.wordings import ReadWordings, find_wordings
@@ -38,7 +37,7 @@ class Version(Struct, frozen=True):
 
     hash: str
     first_seen: float
-    tokens: int
+    tokens: int | None
     lines: Sequence[Text]
     """Empty for the first one."""
 
@@ -146,7 +145,7 @@ def _read_versions(versions: Sequence[ToolVersion]) -> list[Version]:
         *(diff_definitions(old.definition, new.definition) for old, new in pairwise(latest)),
     ]
     found = [
-        Version(each.schema_hash, each.first_seen, estimate(each.definition.decode()), difference)
+        Version(each.schema_hash, each.first_seen, each.tokens, difference)
         for each, difference in zip(latest, lines, strict=True)
     ]
     return found[::-1]

@@ -8,7 +8,7 @@ that follow from the config and from names given earlier (`naming`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -351,9 +351,22 @@ class Catalog:
     # -- tokens
 
     def tokens(self, tool: ToolId) -> int:
-        """Return the tokens of a tool's definition, about (`retrieval.tokens`)."""
+        """Return the tokens of a tool's definition, estimated until they are counted."""
         known = self.get(tool)
-        return _estimate(known.definition) if known is not None else 0
+        if known is None:
+            return 0
+        return known.tokens if known.tokens is not None else _estimate(known.definition)
+
+    def find_uncounted(self) -> Iterator[Tool]:
+        """Yield the tools whose tokens are estimated."""
+        return (tool for tool in self.now.all() if tool.tokens is None)
+
+    def set_token_counts(self, tokens: Mapping[str, int]) -> Steps[None]:
+        """Replace estimates by counted tokens, one server after the other; `tokens` is keyed by schema hash."""
+        for upstream in list(self.now.servers):
+            yield
+            if (counted := self.now.server(upstream).with_counts(tokens)) is not None:
+                self.now = self.now.with_server(upstream, counted, version=self.version)
 
 
 @lru_cache(maxsize=10_000)

@@ -70,7 +70,7 @@ class Overrides:
         members = jsonrpc.fields(tool.definition)
         members["description"] = jsonrpc.raw(clean(entry.description))
         definition = bytes(jsonrpc.raw(members))
-        return replace(tool, definition=definition, schema_hash=hash_value(without_era(definition)))
+        return replace(tool, definition=definition, schema_hash=hash_value(without_era(definition)), tokens=None)
 
     def problems(self, upstream: str, tools: Sequence[Tool], excluded: Collection[str]) -> tuple[str, ...]:
         """Return one line on each entry that does not do what it says. `tools`: those that are there, with their names;

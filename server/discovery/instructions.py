@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.retrieval.fragments import Fragment, FragmentIndex, Hit, fit_fragment, fragments, is_overlay, unique
 from foretool.server.catalog import names
@@ -51,7 +52,7 @@ _ITS_SERVER: Final = 0.5
 class _Held(Struct, frozen=True):
     """The fragments of a profile, valid while the version stays the same."""
 
-    version: tuple[int, int]
+    version: tuple[int, int, int]
     fragments: tuple[Fragment, ...]
     index: FragmentIndex
     """All of them except the overlay."""
@@ -78,6 +79,7 @@ class Instructions:
         self._asked: set[str] = set()
         self._awaited: set[str] = set()
         """Upstreams whose prompts were read, or are to be, and those of them whose list is not known yet."""
+        self._counts: dict[str, int] = {}
         """Counted tokens by digest; the others are estimated."""
         self._texts: dict[str, tuple[str, tuple[Fragment, ...]]] = {}
         """By upstream: its instructions, and the fragments of them."""
@@ -104,16 +106,16 @@ class Instructions:
             known = self._by_profile[profile.name] = _Held(self._version(), found, index)
         return known
 
-    def _version(self) -> tuple[int, int]:
+    def _version(self) -> tuple[int, int, int]:
         """Return the version of everything that fragments are made of."""
-        return (self._catalog.version, self.version)
+        return (self._catalog.version, self.version, len(self._counts))
 
     def _gathered(self, profile: Profile) -> list[Fragment]:
         found = self._files.fragments()
         for name in (upstream.name for upstream in self._upstreams.admitted(profile)):
             found += self._words_of(name)
             found += (each for prompt in self._prompts.get(name, {}).values() for each in prompt)
-        return list(unique(found))
+        return [self._counted(each) for each in unique(found)]
 
     def overlay(self, profile: Profile) -> list[Fragment]:
         """Return the user's own safety texts, which are always shown."""
@@ -165,6 +167,23 @@ class Instructions:
             known = self._texts[upstream] = (said, found)
             self._changes += 1
         return known[1]
+
+    # -- tokens
+
+    def uncounted(self) -> dict[str, str]:
+        """Return the texts of fragments whose tokens are estimated, by digest."""
+        parts = self._files.fragments()
+        parts += (each for _, words in self._texts.values() for each in words)
+        parts += (each for prompts in self._prompts.values() for prompt in prompts.values() for each in prompt)
+        return {each.digest: each.text for each in parts if each.digest not in self._counts}
+
+    def count(self, tokens: Mapping[str, int]) -> None:
+        """Record token counts by digest."""
+        self._counts.update(tokens)
+
+    def _counted(self, fragment: Fragment) -> Fragment:
+        tokens = self._counts.get(fragment.digest)
+        return fragment if tokens is None or tokens == fragment.tokens else replace(fragment, tokens=tokens)
 
     # -- the prompts of upstreams
 

@@ -182,7 +182,7 @@ _ANY: Final[Table] = {
 
 _OURS: Final[Table] = {
     key: key for key in (
-        "include", "exclude", "deny", "prefix", "pin", "keep_alive", "result_tokens", "client_cert",
+        "include", "exclude", "deny", "prefix", "pin", "keep_alive", "result_tokens", "approve_new", "client_cert",
         "client_key",
     )
 }  # fmt: skip

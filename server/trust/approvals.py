@@ -267,7 +267,7 @@ def serve_definition(tool: Tool, definition: Definition) -> Tool:
     """Return a tool as it may be served: with this definition of it."""
     if definition.hash == tool.schema_hash:
         return tool
-    return replace(tool, definition=definition.value, schema_hash=definition.hash)
+    return replace(tool, definition=definition.value, schema_hash=definition.hash, tokens=None)
 
 
 def _compare(now: Raw | None, before: Raw | None, is_fit: Callable[[Any, Any, int], bool]) -> bool:

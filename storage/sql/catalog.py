@@ -29,7 +29,7 @@ _SAVE_UPSTREAM = (
 _OF_UPSTREAM = "WHERE name = ? AND fingerprint = ?"
 _GET_UPSTREAM = f"{_UPSTREAMS.select.replace('SELECT', 'SELECT id,', 1)} {_OF_UPSTREAM}"
 _TOOLS = """
-    SELECT tools.exposed, tools.name, definitions.definition, definitions.schema_hash
+    SELECT tools.exposed, tools.name, definitions.definition, definitions.schema_hash, definitions.tokens
         FROM tools JOIN definitions ON definitions.id = tools.definition
         WHERE tools.upstream = ? ORDER BY tools.position
 """
@@ -43,7 +43,7 @@ _HEADS = """
         ORDER BY tools.upstream, tools.position
 """
 _NAMED_TOOLS = """
-    SELECT tools.exposed, upstreams.name, tools.name, definitions.definition, schema_hash
+    SELECT tools.exposed, upstreams.name, tools.name, definitions.definition, schema_hash, tokens
         FROM tools JOIN upstreams ON upstreams.id = tools.upstream JOIN definitions ON definitions.id = tools.definition
         WHERE tools.name = ? AND upstreams.name = ? AND upstreams.fingerprint = ?
 """
@@ -65,7 +65,7 @@ _READ_AT_ONCE = 500
 CHANGED_AT_ONCE = 500
 """Tools of a list that are changed in one transaction; a list of which more has changed is written beside it."""
 SAVED_AT_ONCE = 100
-"""Definitions that one transaction writes where a list is saved in steps."""
+"""Definitions, or counts of tokens, that one transaction writes where a list is saved in steps."""
 _OWNER = "SELECT upstream, name FROM exposed_names WHERE exposed = ?"
 KEPT_VERSIONS = 20
 """Definitions that are kept of each tool, the latest, so that a server which changes its list all the time fills no
@@ -91,7 +91,7 @@ _DELETE_SOME = (
     "DELETE FROM tools WHERE upstream = ? AND name IN (SELECT name FROM tools WHERE upstream = ? ORDER BY name LIMIT ?)"
 )
 _VERSIONS = (
-    "SELECT schema_hash, definitions.definition, first_seen FROM tool_versions"
+    "SELECT schema_hash, definitions.definition, tokens, first_seen FROM tool_versions"
     " JOIN definitions ON definitions.id = tool_versions.definition"
     " WHERE upstream = ? AND name = ? ORDER BY first_seen, tool_versions.rowid"
 )
@@ -168,6 +168,10 @@ class CatalogStore(Subject):
                     difference = finish(_compare(before, tools))
                 self._change_list(upstream, tools, difference)
         yield from self._drop_versions(upstream, [tool.name for tool in difference.redefined if tool.name in before])
+        counts = [(tool.schema_hash, tool.tokens) for tool in tools if tool.tokens is not None]
+        for counted in _parts(counts):
+            yield
+            self.save_token_counts(dict(counted))
 
     def _id(self, upstream: UpstreamRecord) -> int | None:
         row = self._database.row(_GET_ID, (upstream.name, upstream.fingerprint))
@@ -266,6 +270,17 @@ class CatalogStore(Subject):
     def versions(self, upstream: str, name: str) -> list[ToolVersion]:
         """Return every definition that a tool has had, the oldest first."""
         return [ToolVersion(*row) for row in self._database.rows(_VERSIONS, (upstream, name))]
+
+    def save_token_counts(self, tokens: Mapping[str, int]) -> None:
+        """Keep token counts by schema hash, for every upstream with that definition; ignore unknown hashes."""
+        with self._database.atomic():
+            self._save_token_counts(tokens)
+
+    def _save_token_counts(self, tokens: Mapping[str, int]) -> None:
+        self._database.run_all(
+            "UPDATE definitions SET tokens = ? WHERE schema_hash = ? AND (tokens IS NULL OR tokens <> ?)",
+            ((count, schema_hash, count) for schema_hash, count in tokens.items()),
+        )
 
     def exposed_names(self) -> dict[ToolId, tuple[str, str]]:
         """Return every exposed name ever given, with the upstream and the tool's own name."""

@@ -15,7 +15,7 @@ TABLES: Final = {
     # What exists: upstreams, their tools, every definition of a tool, and the names given to tools.
     "upstreams": "*id int, name str, fingerprint str, era str?, server_info str, instructions str, capabilities str,"
     "lacks str?, listed_at float",
-    "definitions": "*id int, schema_hash str, definition bytes",
+    "definitions": "*id int, schema_hash str, definition bytes, tokens int?",
     "tools": "*upstream int>upstreams, *name str, position int, exposed str, definition int>definitions",
     # By the upstream's name, not its id: a new command line continues the history of the same server.
     "tool_versions": "*upstream str, *name str, *definition int>definitions, first_seen float",

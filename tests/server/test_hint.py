@@ -20,8 +20,8 @@ from requirements import requirement
 from served import Served
 from stored_records import connection_of, saved_upstreams
 
-from bench.token_counts import count_tokens
 from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.tokens import count_tokens
 from foretool.retrieval.word_table import pack_table
 from foretool.server import hint
 from foretool.server.catalog.word_index import digest_inputs
@@ -183,7 +183,9 @@ def test_what_is_said_has_at_most_300_tokens(tmp_path: Path) -> None:
         finish(store.catalog.save_upstream(calc, others))
         long = "Weather forecast of a city for the days to come, hour by hour, with wind, rain, sun and their maps"
         names = [f"forecast_of_the_weather_in_city_{number}" for number in range(5)]
-        tools = [Tool(ToolId(f"sky__{name}"), "sky", name, definition(name, long), f"hash-{name}") for name in names]
+        tools = [
+            Tool(ToolId(f"sky__{name}"), "sky", name, definition(name, long), f"hash-{name}", 40) for name in names
+        ]
         finish(store.catalog.save_upstream(record, tools))
     said = hint.answer_prompt(
         told(prompt="which weather forecast of a city in the days to come has wind, rain, sun?"), HintOptions(path)

@@ -48,7 +48,7 @@ def remember(config: Config, store: Store, upstream: str, tools: dict[str, str])
     server = config.servers[upstream]
     record = UpstreamRecord(upstream, fingerprint(server), "legacy", "", "", '{"tools": {}}', 1.0)
     kept = [
-        Tool(ToolId(f"{upstream}__{name}"), upstream, name, definition(name, text), f"{upstream}-{name}")
+        Tool(ToolId(f"{upstream}__{name}"), upstream, name, definition(name, text), f"{upstream}-{name}", 40)
         for name, text in tools.items()
     ]
     finish(store.catalog.save_upstream(record, kept))

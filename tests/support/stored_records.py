@@ -64,9 +64,9 @@ FAILURE = Failure("dead", "e1", "FT301", "exited with code 1 [FT301]; start it b
 STATE = UpstreamState(77, 9.0, "git", "ready", 9.5, "legacy", 12, 1, 3, "", ("starting", "ready"))
 
 
-def tool(name: str, schema_hash: str = "", upstream: str = "git") -> Tool:
+def tool(name: str, schema_hash: str = "", upstream: str = "git", tokens: int | None = None) -> Tool:
     digest = schema_hash or f"hash of {name}"
-    return Tool(ToolId(f"{upstream}__{name}"), upstream, name, b'{"name":"' + digest.encode() + b'"}', digest)
+    return Tool(ToolId(f"{upstream}__{name}"), upstream, name, b'{"name":"' + digest.encode() + b'"}', digest, tokens)
 
 
 def rows(path: Path, sql: str) -> list[Any]:

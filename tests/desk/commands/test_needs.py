@@ -34,7 +34,7 @@ def filled(path: Path) -> Store:
             "outputSchema": {"type": "object", "properties": {gives: {}}},
         }
         raw = json.dumps({"name": name, "description": name, **schemas}).encode()
-        tools.append(Tool(ToolId(f"calc__{name}"), "calc", name, raw, f"calc-{name}"))
+        tools.append(Tool(ToolId(f"calc__{name}"), "calc", name, raw, f"calc-{name}", 40))
     record = UpstreamRecord("calc", fingerprint(config.servers["calc"]), "legacy", "", "", '{"tools": {}}', 1.0)
     finish(store.catalog.save_upstream(record, tools))
     store.flows.add({(POST, READ, "post_id", "page"): 2}, 10.0)

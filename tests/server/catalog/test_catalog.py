@@ -275,13 +275,13 @@ def test_a_name_that_somebody_knows_is_not_given_to_an_upstream_that_lists_later
 def test_what_the_store_remembers_is_named_and_filtered() -> None:
     one = catalog(FakeUpstream("calc", entry={"exclude": ["sub"]}))
     remembered = [
-        Tool(ToolId("calc__add"), "calc", "add", json.dumps(tool("add", "Adds")).encode(), "h1"),
+        Tool(ToolId("calc__add"), "calc", "add", json.dumps(tool("add", "Adds")).encode(), "h1", 12),
         Tool(ToolId("calc__sub"), "calc", "sub", json.dumps(tool("sub")).encode(), "h2"),
     ]
     one.load("calc", remembered, "A calculator.")
     one.settle()
     assert [each.id for each in one.tools()] == ["calc__add"]
-    assert one.tokens(ToolId("calc__add")) == 28
+    assert one.tokens(ToolId("calc__add")) == 12
     assert one.server_text("calc") == "A calculator."
 
 
@@ -302,6 +302,17 @@ def test_pins_are_patterns_of_own_names_per_upstream_and_of_exposed_names_in_gen
     one.replace("mail", listed("send", "add"))
     assert one.pins() == ["calc__add"]
     assert one.pins(["mail__s*", "*__sub"]) == ["calc__add", "calc__sub", "mail__send"]
+
+
+def test_tokens_are_estimated_until_they_are_counted() -> None:
+    one = catalog(FakeUpstream("calc"))
+    one.replace("calc", listed("add"))
+    (found,) = one.find_uncounted()
+    assert one.tokens(found.id) > 5
+    finish(one.set_token_counts({found.schema_hash: 99}))
+    assert (one.tokens(found.id), list(one.find_uncounted())) == (99, [])
+    one.replace("calc", listed("add", "sub"))
+    assert one.tokens(found.id) == 99
 
 
 @pytest.mark.parametrize("name", ["", "nothing", "calc__", "__add"])
@@ -404,3 +415,15 @@ def test_what_changes_while_names_are_fixed_in_steps_is_fixed_with_the_next_ones
     assert list(steps) == [None]
     one.fix_names()
     assert sorted(fixed) == ["a__add", "a__sub", "b__add"]
+
+
+def test_counts_of_tokens_are_taken_in_one_upstream_after_the_other() -> None:
+    one = catalog(FakeUpstream("a"), FakeUpstream("b"))
+    for name in ("a", "b"):
+        one.replace(name, listed("add", "sub"))
+    counts = {each.schema_hash: 7 for each in one.tools()}
+    steps = one.set_token_counts(counts)
+    next(steps)
+    one.replace("b", listed("mul"))
+    assert [each for each in steps] == [None]
+    assert {each.id: each.tokens for each in one.tools()} == {"a__add": 7, "a__sub": 7, "b__mul": None}

@@ -10,6 +10,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import Tool
+from foretool.storage.steps import finish
 
 
 def server(name: str, entries: dict[str, Any] | None = None, **entry: Any) -> FakeUpstream:
@@ -41,6 +42,16 @@ def test_a_tool_is_shown_under_the_users_name_and_words_and_kept_as_the_server_l
     assert [each.id for each in one.tools()] == ["hub__new", "hub__other"]
     assert one.find("hub__create") == one.find("create") == shown
     assert one.problems["hub"] == ()
+
+
+def test_tokens_are_counted_of_what_clients_see() -> None:
+    one = catalog(server("hub", {"create": {"description": "Mine"}}))
+    one.replace("hub", listed("create"))
+    (shown,) = one.find_uncounted()
+    finish(one.set_token_counts({shown.schema_hash: 7}))
+    assert one.tokens(shown.id) == 7
+    assert one.of("hub")[0].tokens == 7
+    assert list(one.find_uncounted()) == []
 
 
 def test_a_name_that_another_tool_has_is_not_taken_from_it() -> None:

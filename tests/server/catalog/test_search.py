@@ -218,7 +218,7 @@ def test_what_changes_while_it_is_indexed_is_indexed_once_more() -> None:
 def test_tools_that_the_store_remembers_are_indexed() -> None:
     one = catalog_of(FakeUpstream("calc"))
     data = json.dumps(tool("add", "Adds")).encode()
-    one.load("calc", [Tool(ToolId("calc__add"), "calc", "add", data, "h1")])
+    one.load("calc", [Tool(ToolId("calc__add"), "calc", "add", data, "h1", 12)])
     one.settle()
     assert "calc__add" in Index(one).update().corpus.slot_of
 

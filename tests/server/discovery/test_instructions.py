@@ -176,6 +176,17 @@ async def test_what_is_wrong_with_a_file_is_said_once_and_the_others_are_read(
     ]
 
 
+async def test_tokens_are_estimates_until_they_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "style.md").write_text(COMMITS)
+    async with over(tmp_path, git()) as stage:
+        profile = stage.client._front.profile  # type: ignore[union-attr]
+        (fragment,) = corpus(stage).of(profile)
+        assert corpus(stage).uncounted() == {fragment.digest: fragment.text}
+        corpus(stage).count({fragment.digest: 12})
+        assert corpus(stage).of(profile) == (replace(fragment, tokens=12),)
+        assert corpus(stage).uncounted() == {}
+
+
 @requirement("itr:sufficiency")
 async def test_a_low_self_rating_widens_the_answer_and_says_what_else_there_is() -> None:
     tools = [tool(f"t{number}", f"Does the common thing number {number}") for number in range(40)]

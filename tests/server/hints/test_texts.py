@@ -7,8 +7,7 @@ from typing import Any
 
 from requirements import requirement
 
-from bench.token_counts import count_tokens
-from foretool.retrieval.tokens import estimate
+from foretool.retrieval.tokens import count_tokens, estimate
 from foretool.server.hints.texts import (
     HEAD,
     MOST,

@@ -141,10 +141,10 @@ def test_a_text_is_the_same_whatever_stands_around_it() -> None:
 
 
 def test_a_tool_is_served_as_it_is_or_with_the_definition_that_stands_in_for_it() -> None:
-    tool = Tool(ToolId("w__forecast"), "w", "forecast", b"{}", "now")
+    tool = Tool(ToolId("w__forecast"), "w", "forecast", b"{}", "now", tokens=5)
     assert serve_definition(tool, definition_of(tool)) is tool
     served = serve_definition(tool, Definition("w", "tool", "forecast", "before", b'{"a":1}'))
-    assert (served.id, served.definition, served.schema_hash) == (tool.id, b'{"a":1}', "before")
+    assert (served.id, served.definition, served.schema_hash, served.tokens) == (tool.id, b'{"a":1}', "before", None)
 
 
 def test_a_command_line_is_kept_without_its_secrets() -> None:

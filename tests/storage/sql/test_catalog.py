@@ -16,11 +16,11 @@ from foretool.storage.store import Store
 
 def test_the_catalog_comes_back_in_the_requested_order_of_upstreams_and_the_listed_order_of_tools(store: Store) -> None:
     slack = replace(UPSTREAM, name="slack", era=None)
-    finish(store.catalog.save_upstream(UPSTREAM, [tool("log"), tool("blame")]))
+    finish(store.catalog.save_upstream(UPSTREAM, [tool("log"), tool("blame", tokens=40)]))
     finish(store.catalog.save_upstream(slack, [tool("post", upstream="slack")]))
     assert store.catalog.load([("slack", "f1"), ("gone", "f1"), ("git", "f1")]) == [
         (slack, [tool("post", upstream="slack")]),
-        (UPSTREAM, [tool("log"), tool("blame")]),
+        (UPSTREAM, [tool("log"), tool("blame", tokens=40)]),
     ]
 
 
@@ -43,12 +43,12 @@ def test_saving_an_upstream_replaces_its_tools_and_their_order(store: Store) -> 
 
 
 def test_every_version_of_a_tool_is_kept(store: Store) -> None:
-    old, new = tool("log", "h1"), tool("log", "h2")
+    old, new = tool("log", "h1", tokens=10), tool("log", "h2")
     for at, fingerprint, definition in [(1.0, "f1", old), (2.0, "f2", new), (3.0, "f2", old), (4.0, "f2", new)]:
         finish(store.catalog.save_upstream(replace(UPSTREAM, fingerprint=fingerprint, listed_at=at), [definition]))
     assert store.catalog.versions("git", "log") == [
-        ToolVersion("h1", old.definition, 1.0),
-        ToolVersion("h2", new.definition, 2.0),
+        ToolVersion("h1", old.definition, 10, 1.0),
+        ToolVersion("h2", new.definition, None, 2.0),
     ]
     assert store.catalog.versions("git", "blame") == []
 
@@ -67,9 +67,19 @@ def test_of_a_tool_that_changes_all_the_time_the_latest_definitions_are_kept(sto
     assert store.catalog.versions("git", "log")[0].schema_hash == "h15"
 
 
+def test_token_counts_belong_to_the_definition(store: Store) -> None:
+    finish(store.catalog.save_upstream(UPSTREAM, [tool("log", "h1")]))
+    store.catalog.save_token_counts({"h1": 55, "never seen": 1})
+    finish(store.catalog.save_upstream(replace(UPSTREAM, fingerprint="f2"), [tool("log", "h1")]))
+    assert [record.tokens for _, tools in store.catalog.load([("git", "f1"), ("git", "f2")]) for record in tools] == [
+        55,
+        55,
+    ]
+
+
 def test_tool_heads_come_at_once_and_tools_come_by_name(store: Store) -> None:
     slack = replace(UPSTREAM, name="slack", fingerprint="f2")
-    log, post = tool("log"), tool("post", upstream="slack")
+    log, post = tool("log"), tool("post", upstream="slack", tokens=40)
     finish(store.catalog.save_upstream(UPSTREAM, [log]))
     finish(store.catalog.save_upstream(slack, [post]))
     head = log.definition[:9]
@@ -147,7 +157,7 @@ def test_a_long_list_that_was_broken_off_is_deleted_with_a_later_one(
 
 
 def test_a_list_whose_saving_was_broken_off_is_saved_the_next_time(store: Store) -> None:
-    tools = [tool(f"t{at}", f"h{at}") for at in range(2 * SAVED_AT_ONCE)]
+    tools = [tool(f"t{at}", f"h{at}", tokens=at) for at in range(2 * SAVED_AT_ONCE)]
     steps = store.catalog.save_upstream(UPSTREAM, tools)
     next(steps)
     next(steps)
@@ -182,8 +192,9 @@ def test_whatever_changes_a_tool_or_a_name_outdates_the_words(store: Store) -> N
     store.catalog.save_word_index("these", changes, b"2")
     assert (store.catalog.word_index("those"), store.catalog.word_index("these")) == (b"1", b"2")
     assert store.catalog.word_index("others") is None
-    # The same list again and another time of the list change nothing that the words say.
+    # The same list again, token counts and another time of the list change nothing that the words say.
     finish(store.catalog.save_upstream(replace(UPSTREAM, listed_at=9.0), [tool("log"), tool("blame")]))
+    store.catalog.save_token_counts({tool("log").schema_hash: 7})
     assert store.catalog.word_index("these") == b"2"
     log = Definition("git", "tool", "log", tool("log").schema_hash, tool("log").definition, state="held")
     finish(store.approvals.add_first([log]))

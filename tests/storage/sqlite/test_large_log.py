@@ -94,6 +94,7 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
     "catalog.tool_heads": lambda store: store.catalog.tool_heads([("git", "f1")], 80),
     "catalog.tools_named": lambda store: store.catalog.tools_named([(TOOL.name, "git", "f1")]),
     "catalog.save_upstream": lambda store: finish(store.catalog.save_upstream(UPSTREAM, [TOOL, tool("show")])),
+    "catalog.save_token_counts": lambda store: store.catalog.save_token_counts({TOOL.schema_hash: 7}),
     "catalog.exposed_names": lambda store: store.catalog.exposed_names(),
     "catalog.save_exposed_names": lambda store: store.catalog.save_exposed_names({TOOL.id: ("git", "log")}),
     "clients.add_relist": lambda store: store.clients.add_relist(ClientRecord("codex", "1", "modern", 1, 1, 5.0, NOW)),
