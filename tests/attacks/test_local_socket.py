@@ -153,6 +153,7 @@ def test_a_socket_left_by_kill_9_costs_nothing_and_goes_with_the_next_start(
     fill(config).close()
     killed = Served(config, "--alone", cwd=tmp_path)
     killed.initialize()
+    killed.list_tools()
     (stale,) = [each for each in folder.iterdir() if each.is_socket()]
     killed.process.send_signal(signal.SIGKILL)
     killed.process.wait(10)

@@ -95,9 +95,6 @@ def test_the_owner_reads_and_decides_and_the_clerk_sees_one_profile(config: Path
             "sessions/s1",
             "review",
             "review/calc",
-            "replay",
-            "learning",
-            "confidence",
         ):
             assert clerk.get(f"{place}/{path}").status_code == 404, path
         assert clerk.get(f"{place}/sessions/s2").status_code == 200
