@@ -23,12 +23,11 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.config.loader import Config, Profile, load
 from foretool.server.discovery import arguments as discovery_arguments
-from foretool.server.discovery.arguments import Arguments
+from foretool.server.discovery.arguments import MOST, Arguments
 from foretool.server.discovery.discover_tools import RANKED
 from foretool.server.ledger.story import CAUSES
 from foretool.server.lists.hidden import HiddenTools
 from foretool.server.lists.maker import View
-from foretool.server.lists.own_tools import MOST
 from foretool.server.methods.skills import SkillOffer
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.apps import is_for_model

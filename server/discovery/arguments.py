@@ -9,12 +9,13 @@ import msgspec
 from msgspec.structs import replace
 
 from foretool.retrieval.ranking import Query
-from foretool.server.lists.own_tools import MOST
 from foretool.server.methods.schema_fit import read_json
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.storage.records import ToolId
 
+MOST: Final = 50
+"""Matches that one call of `discover_tools` may ask for."""
 MATCHES: Final = 12
 """How many matches are looked at for an answer; `answer_shape` says how many of them it shows."""
 _WIDE: Final = 25

@@ -21,8 +21,6 @@ from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.policy import Reach
 from foretool.storage.records import Tool, ToolId
 
-MOST: Final = 50
-"""Matches that one call of `discover_tools` may ask for."""
 _SUMMARY_CHARS: Final = 200
 """Characters of server names in the description of `discover_tools`."""
 
