@@ -101,9 +101,8 @@ class Answering:
             from foretool.server.discovery.instructions import Instructions
 
             self._instructions = Instructions(
-                self._live, self._parties.upstreams, self._known.catalog, self._known.gatekeeper,
-                self.offering.greeting.quoted,
-            )  # fmt: skip
+                self._live, self._parties.upstreams, self._known.catalog, self._known.gatekeeper
+            )
         return self._instructions
 
     @cached_property

@@ -309,7 +309,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "windows:opening": Promise(
         "docs/decisions/0033",
-        "a window answers initialize before it has a proxy, as that answered the same line before",
+        "a window answers initialize or server/discover before it has a proxy, as that answered the same line before",
     ),
     "windows:off": Promise("docs/configuration.md", "`share: false` and `--alone` share nothing"),
     "windows:errors": Promise("docs/decisions/0033", "a window says what is wrong with the config, and ends with 2"),

@@ -69,7 +69,7 @@ async def results(catalogs: Path, count: int, encoder: str) -> Row:
 def count_shown(app: App, wishes: Mapping[str, str]) -> Row:
     """Count what the answers show, and name the wishes whose server is not among it."""
     profile = app.live.profile("")
-    reach, greeted = app.policy.reach(profile), app.answering.offering.greeting.quoted(profile)
+    reach, (_, greeted) = app.policy.reach(profile), app.answering.offering.greeting.instructions(profile)
     shown, best, others, missed = 0, 0, list[int](), dict[str, str]()
     for name, wish in wishes.items():
         query = Query((wish,))
@@ -77,7 +77,7 @@ def count_shown(app: App, wishes: Mapping[str, str]) -> Row:
         tool = app.catalog.get(ranking.ranked[0].tool) if ranking.ranked else None
         best += tool is not None and tool.upstream == name
         level = app.search.judge(ranking).level
-        beside = app.answering.instructions.beside(query, ranking, level, profile)
+        beside = app.answering.instructions.beside(query, ranking, level, profile, told_servers=greeted)
         found = [fragment.upstream for fragment in beside]
         shown += name in found
         others.append(sum(each != name for each in found))

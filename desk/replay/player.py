@@ -74,6 +74,7 @@ class Seat:
     def __init__(self, app: App, task: RecordedTask, ends_at: float) -> None:
         record = task.session
         self.profile = app.live.profile(record.profile)
+        self.told_servers = frozenset(each.name for each in app.upstreams.admitted(self.profile))
         # Its misses have no cause: half of the time of a replay would go into finding it.
         self.session = Session(record)
         self.ends_at = ends_at

@@ -20,6 +20,7 @@ from foretool.server.config.loader import Profile
 from foretool.server.lists.growth import SessionList, ToolList
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.apps import shows_pages
+from foretool.server.protocol.general_greeting import UNTOLD
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw, RpcError
 from foretool.server.system.processes import own_person
 from foretool.server.transports.client.base import Channel
@@ -195,6 +196,8 @@ class Client:
         self.log_level = ""
         self.version = ""
         """The version of the protocol that a legacy client was told."""
+        self.told_servers: frozenset[str] = frozenset()
+        """The servers whose own `instructions` stood in ours when it was greeted."""
         self.warned = ""
         """What it was last told about foretool itself."""
         self._outbox = outbox
@@ -389,6 +392,8 @@ class Client:
             self._questions.pass_progress(message.params)
         elif message.method == "notifications/roots/list_changed":
             self._router.on_roots_changed(self)
+        elif message.method == UNTOLD:
+            self.told_servers = frozenset()  # its window has greeted it with other words (`local/opening`)
 
     def _on_cancelled(self, message: Message) -> None:
         try:

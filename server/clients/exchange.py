@@ -27,6 +27,8 @@ class ListOwner(Protocol):
 
     profile: Profile
     tools: ToolList
+    told_servers: frozenset[str]
+    """The servers whose own words it was given when it connected."""
 
 
 class Caller(ListOwner, Protocol):
@@ -41,6 +43,7 @@ class Caller(ListOwner, Protocol):
     capabilities: dict[str, Any]
     log_level: str
     version: str
+    told_servers: frozenset[str]
 
     @property
     def says_goodbye(self) -> bool:

@@ -255,11 +255,11 @@ class AnswerWriter:
 
     def write(
         self, arguments: Arguments, query: Query, ranking: Ranking, visible: Visible, reach: Reach,
-        told: set[str] | None = None, skills: Sequence[SkillOffer] = (),
+        told: set[str] | None = None, skills: Sequence[SkillOffer] = (), told_servers: Collection[str] = (),
     ) -> tuple[Answer, float | None]:  # fmt: skip
         """Return the answer, and the gate's probability that what it shows, or the first five of it, suffices. `told`:
         the servers of which the session was told that they are down; those of which this answer says so are added.
-        `skills`: those that fit the task, best first."""
+        `skills`: those that fit the task, best first. `told_servers`: those whose words the client has."""
         judged = self._search.judge(ranking)
         level, k = judged.level, judged.k
         lacks = Lacks(
@@ -273,7 +273,9 @@ class AnswerWriter:
         settings = self._config.settings
         # Skills are instructions with a name: both are paid from one share of the answer.
         skills, spent = fit_offers(skills, settings.answer_tokens // SHARE)
-        fragments = self._instructions().beside(query, ranking, level, reach.profile, spent) if query.lines else ()
+        fragments: Sequence[Fragment] = ()
+        if query.lines:
+            fragments = self._instructions().beside(query, ranking, level, reach.profile, spent, told_servers)
         written = answer(
             arguments, ranking, level, self._catalog, visible, reach, settings.answer_tokens,
             settings.tool_tokens, fragments, lacks, k, self._search.words_of, skills,

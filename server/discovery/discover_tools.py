@@ -226,7 +226,7 @@ class DiscoverTools:
         answer. `started`: when the search began, by `time.perf_counter`; `skills`: those that fit."""
         reach = self._policy.reach(client.profile)
         answer, probability = self._answers.write(
-            arguments, query, ranking, session.list.sees, reach, session.told_absent, skills
+            arguments, query, ranking, session.list.sees, reach, session.told_absent, skills, client.told_servers
         )
         kept = Discovery(
             session=session.record.key,

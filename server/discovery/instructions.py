@@ -7,7 +7,7 @@ source wherever it is shown. Only the user's files can be policy or safety.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -62,15 +62,12 @@ class Instructions:
     """Finds the instructions that apply to a task, for each profile."""
 
     def __init__(
-        self, config: LiveConfig, upstreams: UpstreamRegistry, catalog: Catalog, gatekeeper: Gatekeeper,
-        quoted: Callable[[Profile], frozenset[str]],
-    ) -> None:  # fmt: skip
-        """`quoted` returns the upstreams whose instructions a profile's clients were given when they connected."""
+        self, config: LiveConfig, upstreams: UpstreamRegistry, catalog: Catalog, gatekeeper: Gatekeeper
+    ) -> None:
         self._config = config
         self._upstreams = upstreams
         self._catalog = catalog
         self._gatekeeper = gatekeeper
-        self._quoted = quoted
         self._files = InstructionFiles(config)
         self._changes = 0
         """How often the texts of upstreams have changed."""
@@ -139,20 +136,22 @@ class Instructions:
             hits[own.id] = Hit(own, _ITS_SERVER)
         return sorted(hits.values(), key=lambda hit: (hit.fragment.upstream not in ("", server), -hit.relevance))
 
-    def beside(self, query: Query, ranking: Ranking, level: Level, profile: Profile, spent: int = 0) -> list[Fragment]:
+    def beside(
+        self, query: Query, ranking: Ranking, level: Level, profile: Profile, spent: int = 0,
+        told_servers: Collection[str] = (),
+    ) -> list[Fragment]:  # fmt: skip
         """Return the fragments that an answer of `discover_tools` shows beside its tools: the user's safety texts, and
-        those that apply, within their share of the answer, of which so many tokens are spent.
+        those that apply, within their share of the answer, of which so many tokens are spent. `told_servers`: those
+        whose words the client was given when it connected, which are not repeated.
 
-        Safety texts are always shown whole. Another fragment that is too long is cut. What a server says of itself is
-        not repeated to clients that were given it when they connected.
+        Safety texts are always shown whole. Another fragment that is too long is cut.
         """
         best = ranking.ranked[0].tool if ranking.ranked and level != "none" else None
         hits = self.find(query.lines, profile, best)
         shown = self.overlay(profile)
         budget = self._config.settings.answer_tokens // SHARE - spent - sum(each.tokens for each in shown)
-        quoted = self._quoted(profile) if hits else frozenset()
         for fragment in (hit.fragment for hit in hits):
-            if fragment.upstream in quoted and fragment.source == f"server {fragment.upstream}":
+            if fragment.upstream in told_servers and fragment.source == f"server {fragment.upstream}":
                 continue
             if (part := fit_fragment(fragment, budget)) is not None:
                 shown.append(part)

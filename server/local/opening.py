@@ -1,11 +1,13 @@
-"""What a client says while its window has no proxy yet: `initialize` is answered at once, if the answer is known.
+"""What a client says while its window has no proxy yet: its greeting is answered at once, if the answer is known.
 
 A proxy needs some tenths of a second of a processor until it can answer, and on a busy machine that is more than some
-clients wait. So each answer to `initialize` is kept, together with the very line that asked for it. The next window
-whose client begins with the same line gets the same answer, as long as the config, the storage and the installation are
-the same and nothing was decided about a server's texts. A client without such an answer gets one that is true of any
-config, if a new proxy does not answer within `PATIENCE_S`. In both cases the proxy still takes in the line; its own
-answer is kept, and does not go to the client.
+clients wait. So each answer to `initialize` is kept, together with the very line that asked for it; to
+`server/discover`, with which clients of the newest era begin, likewise. The next window whose client begins with the
+same line gets the same answer, as long as the config, the storage and the installation are the same and nothing was
+decided about a server's texts. A client without such an answer gets one that is true of any config, if a new proxy does
+not answer within `PATIENCE_S`. In both cases the proxy still takes in the line; its own answer is kept, and does not go
+to the client. Where the two differ the proxy is told so (`UNTOLD`): what its servers say of themselves may stand in its
+own alone.
 
 Every window imports this file, so it imports nothing that takes memory.
 """
@@ -21,7 +23,7 @@ from foretool._version import __version__
 from foretool.server.local.hello import installation
 from foretool.server.local.places import ANSWER_SUFFIX, find_folder, name_answer
 from foretool.server.local.unix import SocketFolder
-from foretool.server.local.wire import is_greeting
+from foretool.server.local.wire import is_discovery, is_greeting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,8 +60,9 @@ class KeptAnswers:
 
     def keep(self, line: bytes, answer: bytes) -> None:
         """Keep the answer to a line in the place of an earlier one."""
-        is_wanted = is_greeting(line) and b'"protocolVersion"' in answer and max(len(line), len(answer)) < MOST_BYTES
-        if not is_wanted or self.find(line) == answer:
+        is_greeted = is_greeting(line) and b'"protocolVersion"' in answer
+        is_wanted = is_greeted or (is_discovery(line) and b'"supportedVersions"' in answer)
+        if not is_wanted or max(len(line), len(answer)) >= MOST_BYTES or self.find(line) == answer:
             return
         try:
             with SocketFolder(self._folder, make=True) as place:
@@ -107,8 +110,8 @@ class Opening:
         self._general_at = time.monotonic() + (0 if _is_busy() else PATIENCE_S)
         self.data = b""
         """What was read of the client, which a proxy has to be told."""
-        self.is_answered = False
-        """Whether the client has an answer to its first line."""
+        self.answer = b""
+        """What the client was told to its first line, b"" while it was told nothing."""
         self._is_over = False
 
     def hand_over(self) -> bytes:
@@ -120,7 +123,7 @@ class Opening:
         """Answer the first line as soon as it comes, from what is kept, or after some patience as to any client; stop
         when `proxy`, a socket, can be read."""
         until = time.monotonic() + patience_s
-        while not self._is_over and not self.is_answered and len(self.data) < MOST_BYTES:
+        while not self._is_over and not self.answer and len(self.data) < MOST_BYTES:
             now, poll = time.monotonic(), select.poll()
             if self._line is not None and now >= self._general_at:
                 self._answer_as_to_anybody(self._line)
@@ -138,8 +141,8 @@ class Opening:
         from foretool.server.protocol.general_greeting import greet_anybody
 
         self._is_over = True
-        if is_greeting(line) and (answer := greet_anybody(line)) is not None:
-            self._write(answer + b"\n")
+        if (is_greeting(line) or is_discovery(line)) and (answer := greet_anybody(line)) is not None:
+            self._write(answer)
 
     def _read(self) -> bool:
         """Read on, and answer the line if it is complete. Returns False where the client says no more."""
@@ -152,11 +155,12 @@ class Opening:
         if not end:
             self._line = None
         elif (answer := self._answers.find(self._line)) is not None:
-            self._write(answer + b"\n")
+            self._write(answer)
         return bool(data)
 
-    def _write(self, data: bytes) -> None:
-        self.is_answered = True
+    def _write(self, answer: bytes) -> None:
+        self.answer = answer
+        data = answer + b"\n"
         try:
             while data:
                 data = data[os.write(self._output, data) :]

@@ -22,6 +22,7 @@ from foretool.server.local.opening import Opening
 from foretool.server.local.places import choose_sockets, name_lock
 from foretool.server.local.unix import SocketFolder
 from foretool.server.local.wire import Lines, Pending
+from foretool.server.protocol.general_greeting import UNTOLD_LINE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -205,6 +206,10 @@ class Relay:
         self._to_proxy = self._to_client = b""
         self._told: set[bytes] = set()
         """Ids of requests whose answers the client has: they were answered here, or sent once more to a new proxy."""
+        self._greeting = b""
+        """How the client was greeted."""
+        self._is_untold = False
+        """The proxy would have greeted it otherwise, and has to be told so."""
         self._is_skipping = False
         """The rest of the client's open line belongs to a proxy that has ended."""
         self._has_left = False
@@ -217,8 +222,9 @@ class Relay:
         self._take(proxy)
         try:
             self._take_in(self._opening.hand_over())
-            if self._opening.is_answered and self._pending.hello is not None:
-                self._told.add(self._pending.hello[1])
+            self._greeting = self._opening.answer
+            if self._greeting and self._pending.first is not None:
+                self._told.add(self._pending.first[1])
             while self._proxy is not None:
                 self._wait()
         except WindowEnded as end:
@@ -279,6 +285,9 @@ class Relay:
         for line, is_cut in self._from_client.feed(data):
             self._pending.asked(line, is_cut)
         self._to_proxy += data
+        if self._is_untold and not self._from_client.open:
+            self._to_proxy += UNTOLD_LINE
+            self._is_untold = False
         self._send()
 
     def _send(self) -> None:
@@ -317,9 +326,11 @@ class Relay:
 
     def _answered(self, line: bytes, is_cut: bool) -> bytes | None:
         """Handle a line of the proxy. Returns the id if it answers a request."""
-        ident, hello = self._pending.answered(line, is_cut), self._pending.hello
-        if hello is not None and ident == hello[1] and not is_cut:
-            self._opening.keep(hello[0], line)
+        ident, first = self._pending.answered(line, is_cut), self._pending.first
+        if first is not None and ident == first[1] and not is_cut:
+            self._opening.keep(first[0], line)
+            self._is_untold = self._greeting not in (b"", line)
+            self._greeting = self._greeting or line
         return ident
 
     def _leave_out_told(self, data: bytes) -> bytes:
@@ -331,6 +342,7 @@ class Relay:
             ident = self._answered(line, is_cut=False)
             if ident is not None and ident in self._told:
                 self._told.discard(ident)
+                self._take_in(b"")
             else:
                 kept += line + b"\n"
         if self._told:
@@ -361,7 +373,7 @@ class Relay:
             self._to_client += b"\n"  # the client has the beginning of this line
         told, self._told, self._from_proxy = self._told, set(), Lines()
         for ident in list(self._pending.ids):
-            is_again = ident in self._pending.repeatable and not self._has_left
+            is_again = ident in self._pending.repeatable and ident not in told and not self._has_left
             if not is_again and (first is None or is_greeted or ident != first[1]):
                 self._pending.forget(ident)
                 if ident in told:

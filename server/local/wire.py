@@ -31,6 +31,11 @@ def is_greeting(line: bytes) -> bool:
     return b'"method":"initialize"' in line or b'"method": "initialize"' in line
 
 
+def is_discovery(line: bytes) -> bool:
+    """Return whether a line of a client is `server/discover`, with which clients of the newest era begin."""
+    return b'"method":"server/discover"' in line or b'"method": "server/discover"' in line
+
+
 class Lines:
     """Cuts a stream into lines."""
 
@@ -69,6 +74,8 @@ class Pending:
         """The lines of those that can be sent again without harm: they ask for a list."""
         self.hello: tuple[bytes, bytes] | None = None
         """The line and the id of `initialize`."""
+        self.first: tuple[bytes, bytes] | None = None
+        """Those of the first `initialize` or `server/discover`, whose answer the window may give before a proxy."""
         self.notes: dict[str, tuple[bytes, bytes]] = {}
         """Line and id of what else a proxy keeps of a client: its log level, its subscriptions, that it is ready."""
 
@@ -86,6 +93,8 @@ class Pending:
         self.ids[ident] = None
         if len(line) <= END and b'/list"' in line and b'"tools/call"' not in line:
             self.repeatable[ident] = line
+        if self.first is None and (is_greeting(line) or is_discovery(line)):
+            self.first = (line, ident)
         if self.hello is None and is_greeting(line):
             self.hello = (line, ident)
         elif b'"logging/setLevel"' in line or b'"resources/subscribe"' in line or b'"resources/unsubscribe"' in line:

@@ -11,11 +11,11 @@ from foretool.server.clients.client import LEVELS
 from foretool.server.clients.exchange import Caller, Exchange
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.config.loader import Profile
-from foretool.server.methods.list_tools import INCOMPLETE_TTL_MS, TTL_MS
+from foretool.server.methods.list_tools import TTL_MS
 from foretool.server.methods.prompts import offers_steps
 from foretool.server.methods.skills import DECLARED
 from foretool.server.protocol import jsonrpc, skills, translate, versions
-from foretool.server.protocol.general_greeting import FIND_TOOLS, choose_version
+from foretool.server.protocol.general_greeting import FIND_TOOLS, INCOMPLETE_TTL_MS, choose_version
 from foretool.server.protocol.jsonrpc import RpcError
 from foretool.server.trust.text import one_line, quote
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -46,7 +46,6 @@ class Greeting:
         self._catalog = catalog
         self._clients = clients
         self._cuts_results = cuts_results
-        self._quoted: dict[str, tuple[int, frozenset[str]]] = {}
 
     def handlers(self, era: Era) -> dict[str, Any]:
         if era == "modern":
@@ -68,7 +67,7 @@ class Greeting:
                 "protocolVersion": version,
                 "capabilities": self.capabilities(client),
                 "serverInfo": versions.IDENTITY,
-                "instructions": self.instructions(client.profile, is_whole=self._lists_all(exchange)),
+                "instructions": self._tell_instructions(exchange),
             }
         )
 
@@ -77,7 +76,7 @@ class Greeting:
             {
                 "supportedVersions": [*versions.MODERN_VERSIONS, *versions.LEGACY_VERSIONS],
                 "capabilities": self.capabilities(exchange.client),
-                "instructions": self.instructions(exchange.client.profile, is_whole=self._lists_all(exchange)),
+                "instructions": self._tell_instructions(exchange),
                 "ttlMs": INCOMPLETE_TTL_MS if self._upstreams.still_coming() else TTL_MS,
                 "cacheScope": "private",
             }
@@ -122,20 +121,18 @@ class Greeting:
         is_known = all(each.name not in unlisted for each in self._upstreams.admitted(client.profile))
         return is_known and client.tools.shows_all()
 
-    def instructions(self, profile: Profile, *, is_whole: bool = False) -> str:
-        """Return our `instructions`, with those of the profile's upstreams. `is_whole`: every tool is listed."""
-        texts = {each.name: self._catalog.server_text(each.name) for each in self._upstreams.admitted(profile)}
-        return merge_instructions(texts, _INSTRUCTION_TOKENS, FIND_TOOLS if is_whole else _INSTRUCTIONS)
+    def _tell_instructions(self, exchange: Exchange) -> str:
+        client = exchange.client
+        said, client.told_servers = self.instructions(client.profile, is_whole=self._lists_all(exchange))
+        return said
 
-    def quoted(self, profile: Profile) -> frozenset[str]:
-        """Return the upstreams whose instructions are part of ours, so that clients know them already."""
-        known = self._quoted.get(profile.name)
-        if known is None or known[0] != self._catalog.version:
-            merged = self.instructions(profile)
-            said = {each.name: self._catalog.instructions(each.name).strip() for each in self._upstreams}
-            names = frozenset(name for name, text in said.items() if text and _share(name, text) in merged)
-            known = self._quoted[profile.name] = (self._catalog.version, names)
-        return known[1]
+    def instructions(self, profile: Profile, *, is_whole: bool = False) -> tuple[str, frozenset[str]]:
+        """Return our `instructions`, with those of the profile's upstreams, and the names of the upstreams that found
+        room in them. `is_whole`: every tool is listed."""
+        texts = {each.name: self._catalog.server_text(each.name) for each in self._upstreams.admitted(profile)}
+        merged = merge_instructions(texts, _INSTRUCTION_TOKENS, FIND_TOOLS if is_whole else _INSTRUCTIONS)
+        shares = {name: _share(name, text) for name, text in texts.items() if text.strip()}
+        return merged, frozenset(name for name, share in shares.items() if share in merged)
 
 
 def merge_instructions(upstreams: Mapping[str, str], budget: int, own: str = _INSTRUCTIONS) -> str:

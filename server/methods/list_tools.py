@@ -22,6 +22,7 @@ from foretool.server.config.loader import Profile
 from foretool.server.lists.growth import SessionList, ToolList
 from foretool.server.lists.maker import View, list_result
 from foretool.server.protocol import jsonrpc, versions
+from foretool.server.protocol.general_greeting import INCOMPLETE_TTL_MS
 from foretool.server.protocol.jsonrpc import RpcError
 from foretool.server.transports.tasks import Precedence, Tasks, in_slices
 from foretool.server.trust.gatekeeper import Gatekeeper
@@ -74,8 +75,6 @@ class HeldNotices:
 
 TTL_MS: Final = 3_600_000
 """How long a modern client may cache a list that stays as it is, unless a notification ends that earlier."""
-INCOMPLETE_TTL_MS: Final = 2_000
-"""How long it may cache a list that lacks the tools of servers which are still starting."""
 
 log = logging.getLogger("foretool.upstreams")
 

@@ -7,17 +7,17 @@ from typing import Any, Final
 from foretool._version import __version__
 from foretool.server.protocol.general_greeting import LATEST_LEGACY as LATEST_LEGACY
 from foretool.server.protocol.general_greeting import LEGACY_VERSIONS as LEGACY_VERSIONS
+from foretool.server.protocol.general_greeting import META_CAPABILITIES as META_CAPABILITIES
+from foretool.server.protocol.general_greeting import META_VERSION as META_VERSION
+from foretool.server.protocol.general_greeting import MODERN_VERSIONS as MODERN_VERSIONS
 from foretool.server.protocol.jsonrpc import Raw, raw
 from foretool.storage.records import Era
 
 ERAS: Final[tuple[Era, Era]] = ("legacy", "modern")
 
-MODERN_VERSIONS: Final = ("2026-07-28",)
 LATEST_MODERN: Final = MODERN_VERSIONS[0]
 
-META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 META_CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
-META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 META_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"

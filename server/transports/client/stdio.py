@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import BinaryIO, Final, Protocol
 
 from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.general_greeting import UNTOLD_LINE
 from foretool.server.protocol.jsonrpc import BadMessage
 from foretool.server.protocol.lines import LARGE, LineSplitter
 from foretool.server.transports.client.base import Channel, Front, Fronts
@@ -34,7 +35,7 @@ class StdioOpening(Protocol):
     """What was read of the client before the server was there (`local/opening`)."""
 
     data: bytes
-    is_answered: bool
+    answer: bytes
 
     def keep(self, line: bytes, answer: bytes) -> None: ...
 
@@ -122,7 +123,11 @@ class StdioServer(asyncio.BaseProtocol):
     def _channel_for(self, line: bytes | bytearray) -> Channel:
         """Return where the answer to a line goes; the first one may have its answer."""
         opening, self._opening = self._opening, None
-        return self if opening is None else FirstAnswer(self, opening, bytes(line))
+        return self if opening is None else FirstAnswer(self, opening, bytes(line), self._on_untold)
+
+    def _on_untold(self) -> None:
+        if self._front is not None:
+            take_line(UNTOLD_LINE, self._front, self)
 
     # -- asyncio.BaseProtocol: what the client takes
 
@@ -157,17 +162,22 @@ class StdioServer(asyncio.BaseProtocol):
 class FirstAnswer:
     """Takes the answer to the first line: it is kept, and goes to the client unless that has one already."""
 
-    def __init__(self, channel: Channel, opening: StdioOpening, line: bytes) -> None:
+    def __init__(self, channel: Channel, opening: StdioOpening, line: bytes, on_untold: Callable[[], None]) -> None:
+        """`on_untold`: what happens where the client has another answer."""
         self._opening = opening
         self._line = line
+        self._on_untold = on_untold
         self.send = channel.send
         self.poll = channel.poll
         self.end = channel.end
 
     def finish(self, data: bytes, code: int | None) -> None:
-        self._opening.keep(self._line, jsonrpc.without_line_breaks(data))
-        if not self._opening.is_answered:
+        line = jsonrpc.without_line_breaks(data)
+        self._opening.keep(self._line, line)
+        if not self._opening.answer:
             self.send(data)
+        elif self._opening.answer != line:
+            self._on_untold()
 
 
 def take_line(line: bytes | bytearray, front: Front, channel: Channel) -> None:

@@ -15,6 +15,7 @@ from requirements import requirement
 
 from foretool.server.discovery.instruction_files import LOOK_S
 from foretool.server.discovery.instructions import Instructions
+from foretool.server.protocol.general_greeting import UNTOLD
 
 pytestmark = pytest.mark.anyio
 
@@ -109,6 +110,20 @@ async def test_what_the_server_of_the_best_tool_says_stands_before_what_others_s
         answer = await stage.client.discover("record a commit")
     assert answer["matches"][0]["name"] == "git__record_commit"
     assert answer["instructions"][0]["source"] == "server git"
+
+
+@requirement("instructions:answers")
+async def test_what_a_server_says_is_repeated_only_to_a_client_that_was_not_told_it(tmp_path: Path) -> None:
+    upstream = git(instructions="Sign each commit with your key.")
+    async with over(tmp_path, upstream, patterns=()) as stage:
+        untold = (await stage.client.discover("record a commit"))["instructions"]
+        told = stage.connect()
+        assert "Sign each commit" in (await told.initialize())["instructions"]
+        assert "instructions" not in await told.discover("record a commit")
+        # Its window has greeted it before there was a proxy, with words that name no server.
+        told.notify(UNTOLD)
+        assert (await told.discover("record a commit"))["instructions"] == untold
+    assert untold == [{"source": "server git", "text": "Sign each commit with your key."}]
 
 
 @requirement("instructions:sources")

@@ -15,6 +15,7 @@ from requirements import requirement
 from foretool.server.local import relay as relaying
 from foretool.server.local.opening import KeptAnswers, Opening
 from foretool.server.local.relay import Finder, Relay, Unshared
+from foretool.server.protocol.general_greeting import UNTOLD_LINE
 
 
 class Proxies:
@@ -122,6 +123,9 @@ def test_bytes_pass_both_ways_as_they_are(windows: list[Window]) -> None:
 HELLO = b'{"jsonrpc":"2.0","id":0,"method":"initialize"}'
 WELCOME = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}'
 
+DISCOVER = b'{"jsonrpc":"2.0","id":0,"method":"server/discover"}'
+DISCOVERED = b'{"jsonrpc":"2.0","id":0,"result":{"supportedVersions":["2026-07-28"]}}'
+
 
 @requirement("windows:opening")
 def test_a_client_that_was_answered_before_there_was_a_proxy_gets_no_second_answer(windows: list[Window]) -> None:
@@ -133,6 +137,36 @@ def test_a_client_that_was_answered_before_there_was_a_proxy_gets_no_second_answ
     window.proxies[0].sendall(newer + b'\n{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}\n')
     assert window.hear() == {"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}
     assert window.kept == {HELLO: newer}
+
+
+@requirement("windows:opening")
+@pytest.mark.parametrize("is_same", [True, False])
+def test_a_proxy_is_told_where_its_client_was_greeted_with_other_words(windows: list[Window], is_same: bool) -> None:
+    window = opened(windows, kept={DISCOVER: DISCOVERED}, early=DISCOVER + b"\n")
+    assert window.hear()["result"]["supportedVersions"] == ["2026-07-28"]
+    newer = DISCOVERED if is_same else DISCOVERED.replace(b"}}", b',"instructions":"new"}}')
+    assert receive(window.proxies[0], len(DISCOVER) + 1) == DISCOVER + b"\n"
+    window.input.write(b'{"jsonrpc":"2.0","id":1,')  # a notice of ours must not break a line of the client
+    assert receive(window.proxies[0], 24) == b'{"jsonrpc":"2.0","id":1,'
+    window.proxies[0].sendall(newer + b'\n{"jsonrpc":"2.0","method":"notifications/x"}\n')
+    assert window.hear() == {"jsonrpc": "2.0", "method": "notifications/x"}
+    window.input.write(b'"method":"ping"}\n')
+    window.input.close()
+    notice = b"" if is_same else UNTOLD_LINE
+    assert receive(window.proxies[0], 1000) == b'"method":"ping"}\n' + notice
+
+
+@requirement("windows:opening", "windows:failover")
+def test_a_client_of_the_newest_era_that_has_its_greeting_gets_none_from_the_next_proxy(windows: list[Window]) -> None:
+    window = opened(windows, 2, kept={DISCOVER: DISCOVERED}, early=DISCOVER + b"\n")
+    assert window.hear()["id"] == 0
+    first, second = window.proxies
+    assert receive(first, len(DISCOVER) + 1) == DISCOVER + b"\n"
+    first.close()
+    line = window.say(id=1, method="tools/list")
+    assert receive(second, len(line)) == line
+    second.sendall(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}\n')
+    assert window.hear()["id"] == 1
 
 
 @requirement("windows:opening", "windows:failover")

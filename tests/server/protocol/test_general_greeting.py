@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from fakes import FakeUpstream, proxy_over
 from requirements import requirement
 
 from foretool._version import __version__
@@ -49,9 +50,30 @@ def test_the_answer_has_the_id_and_only_what_is_true_of_every_config(ident: int 
     }
 
 
+def discover(**meta: object) -> bytes:
+    known = {versions.META_VERSION: "2026-07-28", versions.META_CLIENT_INFO: {"name": "c", "version": "1"}}
+    params = {"_meta": {**known, versions.META_CAPABILITIES: {}, **meta}}
+    return json.dumps({"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": params}).encode()
+
+
+@requirement("windows:opening")
+@pytest.mark.anyio
+async def test_a_client_of_the_newest_era_is_told_what_a_proxy_of_unknown_servers_says() -> None:
+    told = json.loads(greet_anybody(discover()) or b"")["result"]
+    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
+        own = await stage.client.modern().ask("server/discover")
+        own["capabilities"].pop("extensions", None)  # skills, where this machine has some
+    assert told == {**own, "instructions": FIND_TOOLS, "capabilities": told["capabilities"], "ttlMs": 2_000}
+    assert told["capabilities"].keys() >= own["capabilities"].keys()
+
+
 @pytest.mark.parametrize(
     "line",
     [
+        discover(**{versions.META_VERSION: "2027-01-01"}),
+        discover(**{versions.META_VERSION: ["2026-07-28"]}),
+        discover(**{versions.META_CAPABILITIES: None}),
+        discover().replace(b'"_meta"', b'"meta"'),
         b"",
         b"initialize",
         b"[" * 60_000,
@@ -66,6 +88,7 @@ def test_the_answer_has_the_id_and_only_what_is_true_of_every_config(ident: int 
         hello(ident=1.5),
         hello(ident=[1]),
         hello().replace(b"initialize", b"server/discover"),
+        discover().replace(b"server/discover", b"initialize"),
         hello().replace(b'"id": 0, ', b""),
         b'{"id":1,"method":"tools/call","params":{"protocolVersion":"x","method":"initialize"}}',
         b'{"id":1,"method":"initialize","params":{"protocolVersion":"x"},"id":2}',
