@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.server.calls.tool_call import RunningCall, ToolCall
+from foretool.server.calls.tool_call import RunningCall, ToolCall, say_failing
 from foretool.server.calls.upstream_tasks import UpstreamTasks
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Forward, Missed, Session, Via
@@ -193,20 +193,25 @@ class ToolRunner:
             text = self._forwarder.lost_text(attempt.upstream, reply, repr(attempt.tool.name))
             self._links.answer(exchange, attempt.upstream, reply, text)
             return
+        has_failed = reply.error is not UNSET or (
+            isinstance(reply.result, Raw) and translate.is_tool_error(reply.result)
+        )
+        is_bridged = attempt.via == "bridge"
+        failing = say_failing(exchange, attempt.tool.id, has_failed=has_failed) if is_bridged else ""
+        advice = [each for each in (exchange.doubt, failing) if each]
         if reply.error is not UNSET:
             self._record(attempt, "error", True)
-            if exchange.doubt and isinstance(reply.error, Raw):
+            if advice and isinstance(reply.error, Raw):
                 _, reason = jsonrpc.error_of(reply.error)
-                said = f"{reason}; {exchange.doubt}"
+                said = "; ".join((reason, *advice))
                 reply = replace(reply, error=jsonrpc.merge_members(reply.error, {"message": said}))
         else:
             assert isinstance(reply.result, Raw)
-            failed = translate.is_tool_error(reply.result)
             if not attempt.upstream.is_personal:  # no client gets resources of such a server
                 self._note_result(attempt.upstream.name, reply.result)
-            self._record(attempt, "tool_error" if failed else "ok", True)
+            self._record(attempt, "tool_error" if has_failed else "ok", True)
             record = attempt.session.record
-            if not failed:  # the text of an error may quote anything, and what led to it is needed for nothing
+            if not has_failed:  # the text of an error may quote anything, and what led to it is needed for nothing
                 talk, tool = (record.key, attempt.handle), attempt.tool.id
                 self._flows.add_call(talk, tool, attempt.given, record.profile)
                 self._flows.add_result(talk, tool, reply.result, record.profile)
@@ -214,11 +219,11 @@ class ToolRunner:
             whole = reply.result
             cut = whole if exchange.is_kept else self._results.fit(exchange, attempt.tool, whole)
             result = _fit(attempt, exchange, cut)
-            if not failed:
+            if not has_failed:
                 result = _with_misfits(attempt.tool, reply.result, result)
-            if failed and exchange.doubt:
-                result = with_text(result, exchange.doubt)
-            elif attempt.hint is not None and not failed:
+            if has_failed and advice:
+                result = with_text(result, "\n".join(advice))
+            elif attempt.hint is not None and not has_failed:
                 result = self._tell(attempt, exchange, result, attempt.hint)
             if result is not reply.result:
                 reply = replace(reply, result=result)

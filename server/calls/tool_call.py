@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from msgspec import Struct
 
@@ -14,6 +15,10 @@ from foretool.server.trust.policy import Asked
 from foretool.server.upstreams.connection import Lost
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Call, Miss, Tool, ToolId
+
+_OFTEN: Final = 2
+"""After so many failures of one tool, one after the other, a model is told to search. The first may be an error that it
+corrects."""
 
 
 class ToolCall(Struct, eq=False):
@@ -38,6 +43,16 @@ class ToolCall(Struct, eq=False):
 def finder_of(exchange: Exchange) -> str:
     """Return what finds tools for whoever has called: a shell has a command for it."""
     return "foretool search" if exchange.client.is_shell else "discover_tools"
+
+
+def say_failing(exchange: Exchange, tool: ToolId, *, has_failed: bool) -> str:
+    """Record how a bridged call ended. Return what a model is to be told that has had the same tool fail before: some
+    try a tool that is not made for the task again and again, and never search."""
+    times = (exchange.chat or exchange.own_session.conversation()).count_failures(tool, has_failed=has_failed)
+    if times < _OFTEN:
+        return ""
+    failed = f"{tool} has now failed {times} times in a row"
+    return f"{failed}; if it is not made for your task, describe the task to {finder_of(exchange)}"
 
 
 class RunningCall(Struct, frozen=True):

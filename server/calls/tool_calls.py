@@ -18,7 +18,7 @@ from foretool.server.calls.long_calls import LongCalls
 from foretool.server.calls.lookup import ToolLookup
 from foretool.server.calls.runner import ToolRunner
 from foretool.server.calls.series import CallSeries
-from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, finder_of
+from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, finder_of, say_failing
 from foretool.server.catalog.names import CALL, CALL_RESULT, CALL_TOOLS, CALL_WRITE, CONNECT, DISCOVER, READ_MORE
 from foretool.server.clients.exchange import Exchange
 from foretool.server.discovery.arguments import MOST_NAME
@@ -127,7 +127,8 @@ class ToolCalls:
             self._refuse(call, decision)
             return
         if problem := _fit(call, tool):
-            call.exchange.tool_error(problem)
+            failing = say_failing(call.exchange, tool.id, has_failed=True)
+            call.exchange.tool_error(f"{problem}\n{failing}" if failing else problem)
         elif isinstance(decision, Confirm):
             self._ask(call, tool, decision)
         else:

@@ -132,6 +132,8 @@ class Conversation:
         """What it searched for, the present pursuit last. Conversations that come from one share theirs."""
         self.has_called = False
         """A tool was called since the last search."""
+        self._failing = ("", 0)
+        """The tool that was called last through a bridge, and how many of its calls have failed one after the other."""
 
     def memo(self) -> ChatMemo:
         found = dict(list(self.found.items())[-MOST_MEMO:])
@@ -147,6 +149,12 @@ class Conversation:
         self.told.update(memo.told)
         self.missed.update(memo.missed)
         self.task, self.opened_by = memo.task, memo.opened_by
+
+    def count_failures(self, tool: ToolId, *, has_failed: bool) -> int:
+        """Record how a bridged call ended; return how many calls of this tool have failed one after the other."""
+        last, times = self._failing
+        self._failing = (tool, (times + 1 if tool == last else 1) if has_failed else 0)
+        return self._failing[1]
 
     def servers_in_use(self) -> tuple[str, ...]:
         """Return the upstreams called lately, the latest first."""

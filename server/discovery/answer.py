@@ -174,20 +174,23 @@ def answer(
     """Return the matches, best first, then the servers where that helps, then advice.
 
     The best matches carry ready-to-call schemas of at most `cap` tokens each while `budget` tokens last; tools asked
-    for by name carry their whole schema. `visible`: whether a tool is in the client's list already. `reach`: what its
-    profile reaches. `fragments`: instructions that apply, paid from the budget. `lacks`: what the search had to do
-    without. `k`: how many tools suffice, as far as that is known. `words_of`: the words of a tool that are kept.
-    `skills`: those that fit the task, paid like the fragments.
+    for by name carry their whole schema. One that does not fit the task stands behind those that do. `visible`: whether
+    a tool is in the client's list already. `reach`: what its profile reaches. `fragments`: instructions that apply,
+    paid from the budget. `lacks`: what the search had to do without. `k`: how many tools suffice, as far as that is
+    known. `words_of`: the words of a tool that are kept. `skills`: those that fit the task, paid like the fragments.
     """
     lacks = lacks or Lacks()
     asked, unknown, shared_names = _asked(arguments, catalog, reach)
-    level = "high" if asked and not unknown else level if ranking.ranked or asked or lacks.meaning_in else "none"
+    asked, apart = _by_fit(asked, arguments, ranking, level)
+    level = (
+        "high" if asked and not (unknown or apart) else level if ranking.ranked or asked or lacks.meaning_in else "none"
+    )
     clauses = len(_clauses(arguments))
     is_paragraph = clauses > 0
     steps = 0 if is_paragraph else _count_steps(arguments)
     needs = max(len(arguments.lines), steps, 1)
     k = max(enough(k, clauses), LEAST * steps) if k else 0
-    chosen = _choose(arguments, ranking, level, catalog, asked, k, reach, words_of, needs)
+    chosen = _choose(arguments, ranking, level, catalog, asked, k, reach, words_of, needs, apart)
     gone = {each.name for each in lacks.servers if each.state == "down"}
     cards = [
         _card(tool, each, chosen, listed=visible(tool.id), down=tool.upstream in gone, ready=at < chosen.ready)
@@ -333,10 +336,11 @@ class _Chosen(Struct, frozen=True):
 
 def _choose(
     arguments: Arguments, ranking: Ranking, level: Level, catalog: Catalog, asked: Sequence[Ranked], k: int,
-    reach: Reach, words_of: WordsOf, needs: int,
+    reach: Reach, words_of: WordsOf, needs: int, apart: Sequence[Ranked],
 ) -> _Chosen:  # fmt: skip
-    """Choose the matches that are shown, and how those after the tools that were asked for by name are shown."""
-    named = {each.tool for each in asked}
+    """Choose the matches that are shown, and how those after the tools that were asked for by name are shown. `apart`:
+    tools asked for by name that have a line behind the best matches."""
+    named = {each.tool for each in (*asked, *apart)}
     words = WordBits(words_of)
     # Who asks by name alone wants these tools and no others.
     others = [each for each in ranking.ranked if each.tool not in named] if arguments.lines or not asked else []
@@ -371,7 +375,9 @@ def _choose(
     told = [tool for tool, _ in itertools.chain(known, *folded.values())]
     twins = next((servers for tool, _ in known if (servers := twin_servers(tool, told, words))), [])
     ready = len(asked) + found.ready
-    return _Chosen(known, like, folded, twins, ready, ready + found.lined, found.has_map and not asked)
+    behind = [(tool, each) for each in apart if (tool := catalog.get(each.tool)) is not None]
+    known = [*known[:ready], *behind, *known[ready:]]
+    return _Chosen(known, like, folded, twins, ready, ready + len(behind) + found.lined, found.has_map and not asked)
 
 
 def _count_named(known: Sequence[Known]) -> int:
@@ -416,6 +422,17 @@ def _asked(
             near = close_names(name, catalog, reach)
             found += [Ranked(one, 0.5, {"name": 0.5}, (f"close to {name!r}",)) for one in near[:3]]
     return list({each.tool: each for each in found}.values()), unknown, shared
+
+
+def _by_fit(
+    asked: Sequence[Ranked], arguments: Arguments, ranking: Ranking, level: Level
+) -> tuple[list[Ranked], list[Ranked]]:
+    """Return the tools asked for by name that fit the task, and the others. Where there is no task, or no tool fits it,
+    a name is all that is known of what is wanted."""
+    if not arguments.lines or level == "none":
+        return list(asked), []
+    fitting = {each.tool for each in ranking.ranked[:MATCHES]}
+    return [each for each in asked if each.tool in fitting], [each for each in asked if each.tool not in fitting]
 
 
 def tools_named(name: str, catalog: Catalog, reach: Reach) -> list[Tool]:

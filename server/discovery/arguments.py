@@ -105,5 +105,7 @@ def read_servers(arguments: Arguments, is_server: Callable[[str], bool]) -> Argu
 
 
 def query(arguments: Arguments, history: Sequence[ToolId], servers: Sequence[str], profile: str = "") -> Query:
-    """Return what is searched for: the lines and names, after these calls, with these servers in use, in a profile."""
-    return Query(arguments.lines, arguments.names, tuple(history), tuple(servers), profile)
+    """Return what is searched for: the lines, or the names where there are none, after these calls, with these servers
+    in use, in a profile. The task alone ranks: small models fill in `names` with any tool that they know."""
+    names = () if arguments.lines else arguments.names
+    return Query(arguments.lines, names, tuple(history), tuple(servers), profile)

@@ -121,7 +121,9 @@ async def test_a_server_judges_what_it_may_accept_and_is_helped_where_it_refuses
         "no",
         'the arguments of disk__shoot do not fit its schema: "scale": expected one of "css", "device", found "x"; '
         '"zoom" is not one of its properties. inputSchema: {"type":"object","properties":{"scale":{"enum":["css",'
-        '"device"],"default":"css"},"area":{"type":"object"}},"required":["scale"]}',
+        '"device"],"default":"css"},"area":{"type":"object"}},"required":["scale"]}\n'
+        "disk__shoot has now failed 2 times in a row; if it is not made for your task, describe the task to "
+        "discover_tools",
     ]
 
 

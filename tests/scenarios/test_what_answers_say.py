@@ -39,6 +39,48 @@ async def test_a_search_that_names_nothing_is_told_what_to_say(era: str) -> None
     assert recorded == []
 
 
+READS = {"readOnlyHint": True}
+FILES = FakeUpstream("files", [tool("list_folder", "Lists the files of a folder"), tool("read_file", "Reads a file")])
+
+
+@requirement("discovery:names")
+async def test_a_tool_that_is_named_beside_a_task_stands_first_only_where_it_fits_the_task() -> None:
+    many = [tool(f"paint_{number}", f"Paints wall {number} of a room") for number in range(30)]
+    weather = FakeUpstream("weather", [tool("get_forecast", "Says how the weather will be in a city"), *many])
+    async with proxy_over(FILES, weather) as stage:
+        await stage.client.initialize()
+        # A small model fills in what it has read before.
+        told = await stage.client.discover("list the files of a folder", names=["weather__get_forecast"])
+        alone = await stage.client.discover(names=["weather__get_forecast"])
+        meant = await stage.client.discover("read what a file says", names=["files__read_file"])
+        vain = await stage.client.discover("zzyzx quux", names=["weather__get_forecast"])
+    names = [match["name"] for match in told["matches"]]
+    assert names[0] == "files__list_folder" and "weather__get_forecast" in names
+    assert [each["matches"][0]["name"] for each in (alone, meant, vain)] == [
+        "weather__get_forecast", "files__read_file", "weather__get_forecast",
+    ]  # fmt: skip
+    assert alone["confidence"] == meant["confidence"] == "high"
+
+
+@requirement("bridge:answer")
+async def test_who_has_seen_a_tool_fail_twice_is_told_to_search() -> None:
+    weather = FakeUpstream("weather", [tool("get_forecast", annotations=READS), tool("get_alerts", annotations=READS)])
+    weather.results["get_forecast"] = {"content": [{"type": "text", "text": "not signed in"}], "isError": True}
+    said = "{} has now failed {} times in a row; if it is not made for your task, describe the task to discover_tools"
+    async with proxy_over(weather) as stage:
+        await stage.client.initialize()
+
+        async def call(name: str) -> list[str]:
+            result = await stage.client.call_tool("call_tool", {"name": name, "arguments": {}})
+            return [block["text"] for block in result["content"]]
+
+        assert await call("weather__get_forecast") == ["not signed in"]
+        assert await call("weather__get_forecast") == ["not signed in", said.format("weather__get_forecast", 2)]
+        assert await call("weather__get_forecast") == ["not signed in", said.format("weather__get_forecast", 3)]
+        assert await call("weather__get_alerts") == ["get_alerts"]
+        assert await call("weather__get_forecast") == ["not signed in"]
+
+
 @requirement("discovery:prepared")
 @pytest.mark.parametrize("task", ["quux", "add two numbers"])
 async def test_before_the_tools_are_embedded_an_answer_says_so_and_is_no_verdict(task: str) -> None:

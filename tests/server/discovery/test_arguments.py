@@ -41,6 +41,8 @@ def test_a_task_may_be_called_query_as_elsewhere(given: Any, task: str) -> None:
     assert discovery_arguments.read_arguments(raw(given)).task == task
 
 
-def test_a_query_holds_the_lines_the_names_and_what_was_called() -> None:
+def test_a_query_holds_the_lines_or_else_the_names_and_what_was_called() -> None:
     read = discovery_arguments.read_arguments(raw({"task": "a\n b ", "names": ["x"]}))
-    assert discovery_arguments.query(read, (ToolId("t"),), ("s",)) == Query(("a", "b"), ("x",), (ToolId("t"),), ("s",))
+    assert discovery_arguments.query(read, (ToolId("t"),), ("s",)) == Query(("a", "b"), (), (ToolId("t"),), ("s",))
+    read = discovery_arguments.read_arguments(raw({"names": ["x"]}))
+    assert discovery_arguments.query(read, (), ()) == Query((), ("x",), (), ())
