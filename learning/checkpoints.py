@@ -1,7 +1,7 @@
 """Finds what a run that was ended had already learned, so that the next run loses the work of one method at most.
 
-The result of a method is in the store as soon as it is known. Later methods and the growth of lists also need the
-models that were trained for the replay. These stand in a folder beside the storage file until a run
+The result of a method is in the store as soon as it is known. Later methods also need the models that were trained
+for the replay. These stand in a folder beside the storage file until a run
 has ended well; for a database, in a folder of this machine.
 """
 

@@ -6,7 +6,7 @@ So what a client's conversations took, in the mean, is the size at which both co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,27 +14,12 @@ from msgspec import Struct
 
 from foretool.learning.results import MethodResult, Say
 from foretool.retrieval.evaluation import interval
-from foretool.storage.records import ConversationCost, ToolId
+from foretool.storage.records import ConversationCost
 from foretool.storage.store import Store
 
 HIDDEN_CALL: Final = 4_000.0
 """What a hidden call costs at most, in tokens: an answer of about 1,000, and a turn in which the model reads everything
 again."""
-
-
-class ListSize(Struct, frozen=True):
-    """The tokens that a list may take."""
-
-    tokens: Callable[[ToolId], int]
-    whole: int
-    """Of a list with our own tools."""
-    own: int
-    """Of our own tools."""
-
-    @property
-    def budget(self) -> int:
-        """What is left for the tools of upstreams."""
-        return max(self.whole - self.own, 0)
 
 
 _WHOLE: Final = "whole"

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from foretool.server.catalog import models
 from foretool.storage.records import Artifact
 from foretool.storage.sql.artifacts import ArtifactStore
 
@@ -70,10 +69,6 @@ class Results:
         if not 0 < self.stamp["episodes"] <= 2 * weighed:
             return b"", 0
         return next(((data, weighed) for each, data in self.artifacts.load_intact(kind) if each == old), (b"", 0))
-
-    def numbers(self) -> dict[str, int]:
-        """Return the number of each model in use that takes part in scores."""
-        return models.collect_numbers(self.artifacts.served())
 
 
 class Trial:

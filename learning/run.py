@@ -3,7 +3,7 @@
 Each method is judged on later tasks in two parts, forward in time: a model trained on everything before a part ranks
 its tasks, and so do the models in use, which have not seen these tasks either. If the new model is better outside the
 error of that comparison, it is trained once more on everything and serves from then on; otherwise only its report is
-kept. Lists are judged alike: would more of the called tools have been listed, within the same budget?
+kept.
 
 A run has a process of its own (`foretool learn`, or a child of `serve`); only this folder imports `retrieval.training`.
 """
@@ -21,27 +21,22 @@ from msgspec import Struct
 
 from foretool.learning.checkpoints import Checkpoints, describe_done, is_unfinished
 from foretool.learning.encoded_texts import EMBED_S, EncodedTexts
-from foretool.learning.list_fill import ListSize, WholeLists
-from foretool.learning.list_names import ListNames
+from foretool.learning.list_fill import WholeLists
 from foretool.learning.results import MethodResult, Results, Say
 from foretool.learning.sampling import LIMITS, SampleLimits, read_sample
 from foretool.learning.shared_words import People, choose_episodes, clean_episodes, clean_missed, sharing
 from foretool.learning.timeline import KnownModels, Timeline, read_missed, rename_calls, trusted_tools
 from foretool.retrieval import methods as register
-from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import models
 from foretool.server.config.loader import Config
 from foretool.server.learning_schedule import LEARNING
-from foretool.server.lists import own_tools
-from foretool.server.lists.order import FirstTools, NameCost
 from foretool.storage.engine import Lead, StorageError
-from foretool.storage.episodes import PROMPT_S, drop_calls
+from foretool.storage.episodes import drop_calls
 from foretool.storage.places import ServerAddress, StorePlace
-from foretool.storage.records import Artifact, Episode, Holder, ToolId
+from foretool.storage.records import Artifact, Episode, Holder
 from foretool.storage.store import Store
 
 if TYPE_CHECKING:
-    from foretool.learning.list_growth import ListGrowth
     from foretool.learning.methods import MethodPromotion
     from foretool.learning.replay import Replay
     from foretool.learning.training import Material, Method
@@ -187,13 +182,6 @@ class Learner:
         self._missed = clean_missed(read_missed(store, self.upstream_of, people), clean)
         self.results_of_run = Results(artifacts, self.timeline.stamp(), encoder_names(self.texts), now, check)
         self.checkpoints = Checkpoints(store.path, artifacts, self.timeline, RUN)
-        own = own_tools.definitions(catalog.upstreams())
-        self.size = ListSize(
-            catalog.tokens,
-            config.profiles[""].list_tokens,
-            sum(estimate(bytes(definition).decode()) for _, definition in own),
-        )
-        self._names = ListNames(self.timeline, self.size, self._name_cost, self.results_of_run)
 
     def _embed(self, imported: list[Episode], logged: list[Episode]) -> tuple[list[Episode], list[Episode]]:
         """Return the tasks whose words have vectors, after as many were embedded as a run may embed. A run that goes on
@@ -209,13 +197,9 @@ class Learner:
         return [each for each in imported if id(each) in kept], [each for each in logged if id(each) in kept]
 
     def results(self, methods: Sequence[str] = ()) -> Iterator[MethodResult]:
-        """Yield what comes of lists, of each method, of the weights, and of how lists grow; of `methods` alone if
-        named."""
+        """Yield what comes of lists, of each method, and of the weights; of `methods` alone if named."""
         done = self._continued = self._done() if not methods else {}
-        names = done.get(models.NAMES)
-        yield describe_done(names) if names is not None else self._names.learn(self.say)
         yield WholeLists(self.store).learn(self.say)
-        before = self.results_of_run.numbers()
         for kind, trained in register.METHODS.items():
             if methods and kind not in methods:
                 continue
@@ -234,8 +218,6 @@ class Learner:
                 yield describe_done(done[models.WEIGHTS])
             else:
                 yield refit_weights(self.timeline, self.replay, known, self.results_of_run, self.say)
-        if known and (not methods or models.GROWTH in methods or self.results_of_run.numbers() != before):
-            yield self._growth.learn(known, self.say)
 
     def _done(self) -> dict[str, Artifact]:
         """Return what a run that was ended had learned, as far as this run can go on from there."""
@@ -252,9 +234,6 @@ class Learner:
         if artifact.promoted_at:
             self._promotion.remember(artifact.kind, self.checkpoints.trials(artifact) or ())
         return describe_done(artifact)
-
-    def _name_cost(self, tool: ToolId) -> NameCost:
-        return own_tools.name_cost(self.catalog.get(tool))
 
     @cached_property
     def known(self) -> KnownModels:
@@ -280,27 +259,11 @@ class Learner:
         return Replay(self.catalog, self.texts, self.timeline, self.upstream_of, index=index)
 
     @cached_property
-    def _growth(self) -> ListGrowth:
-        from foretool.learning.list_growth import ListGrowth
-
-        fills = self.config.settings.list_fill
-        first = FirstTools(self.catalog).order(lambda tool: tool.id in self.upstream_of, self.size.whole)
-        return ListGrowth(
-            self.timeline, self.replay, self.size, self.results_of_run, self.prompted, first if fills else ()
-        )
-
-    @cached_property
-    def prompted(self) -> frozenset[str]:
-        """The tasks that a hook recorded before their first call."""
-        first = min((each.at for each in self.timeline.episodes if each.at), default=0.0)
-        return frozenset(each.text for each in self.store.tasks.prompts(first - PROMPT_S, LIMITS.read))
-
-    @cached_property
     def _promotion(self) -> MethodPromotion:
         from foretool.learning.methods import MethodPromotion
 
         return MethodPromotion(
-            self.timeline, self.replay, self.known, self._growth, self.results_of_run, self._material_before,
+            self.timeline, self.replay, self.known, self.results_of_run, self._material_before,
             self.checkpoints,
         )  # fmt: skip
 

@@ -169,13 +169,10 @@ class Timeline:
     def __len__(self) -> int:
         return len(self.episodes)
 
-    def calls(self, first: int, last: int) -> list[tuple[ToolId, ...]]:
-        """Return the calls of each episode from one place to another."""
-        return [each.calls for each in self.episodes[first:last]]
-
     def usage_before(self, place: int) -> dict[ToolId, Usage]:
         """Return the usage of tools as the episodes before a place would have left it."""
-        return usage_of(self.calls(0, place))
+        counts = Counter(tool for each in self.episodes[:place] for tool in each.calls)
+        return {tool: Usage(tool, count, 0, 0.0) for tool, count in counts.items()}
 
     def missed_before(self, place: int, missed: Sequence[MissedNeed]) -> list[MissedNeed]:
         """Return the needs that were known before the episode at a place began."""
@@ -268,12 +265,6 @@ class KnownModels:
     def places(self) -> list[int]:
         """Return the places up to which some model has seen episodes, in rising order."""
         return sorted({place for held in self._versions.values() for place, _ in held})
-
-
-def usage_of(calls: Sequence[tuple[ToolId, ...]]) -> dict[ToolId, Usage]:
-    """Return the usage of tools as these calls, one tuple an episode, would have left it."""
-    counts = Counter(tool for each in calls for tool in each)
-    return {tool: Usage(tool, count, 0, 0.0) for tool, count in counts.items()}
 
 
 def trusted_tools(

@@ -1,7 +1,6 @@
 """Says how probable it is that a task needs each tool of a ranking.
 
-The probability is logistic in the place, the score and its parts. What scores mean depends on the models and encoders
-that made them, so a fit (`Growth`) names these and counts for no others. `foretool learn` keeps it as JSON.
+The probability is logistic in the place, the score and its parts; `confidence` has the weights.
 """
 
 from __future__ import annotations
@@ -9,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log
 from operator import mul
-
-import msgspec
-from msgspec import Struct
 
 from foretool.retrieval.calibration import sigmoid
 from foretool.retrieval.ranking import Ranked
@@ -28,29 +24,10 @@ LEARNED = ("tasks", "history", "new", "graph", "trained")
 _LEARNED = frozenset(LEARNED)
 
 
-class Growth(Struct, frozen=True):
-    """What was learned from the log of what lists gain (`server.lists.order.LearnedRule`)."""
-
-    weights: tuple[float, ...]
-    """One for each of `FEATURES`; they sum to the log-odds that a task needs the tool."""
-    price: float
-    """How many tokens it is worth to spare one hidden call."""
-    base: int = 0
-    """How many tokens a list begins with, besides our own two tools and pins."""
-    models: dict[str, int] = {}
-    """The number of each model whose scores the fit read, by kind."""
-    encoders: str = ""
-    """Their names joined by `+`."""
-
-    def chances(self, ranked: Sequence[Ranked]) -> list[float]:
-        """Return the probability that the task needs each of them, now or later."""
-        return gains(self.weights, ranked)
-
-
 def gains(weights: Sequence[float], ranked: Sequence[Ranked]) -> list[float]:
     """Return the probability that the task needs each tool of a ranking; `weights`: one for each of `FEATURES`."""
     if not all(_LEARNED.isdisjoint(each.parts) for each in ranked):
-        return [sigmoid(sum(map(mul, weights, each))) for each in growth_features(ranked)]
+        return [sigmoid(sum(map(mul, weights, each))) for each in chance_features(ranked)]
     # Without learned parts the same sums have three terms fewer, which are 0.
     best, unit, size = _scale(ranked)
     place, behind, high, found, *_, bias = weights
@@ -67,7 +44,7 @@ def _scale(ranked: Sequence[Ranked]) -> tuple[float, float, float]:
     return best, _UNIT / max(best, LEAST_BEST), log(1.0 + max(best, 0.0))
 
 
-def growth_features(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:
+def chance_features(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:
     """Return the `FEATURES` of each tool of a ranking, best first."""
     best, unit, size = _scale(ranked)
     return [
@@ -80,11 +57,3 @@ def growth_features(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:
         else (log(rank), unit * (each.score - best), size, each.score, 0.0, 0.0, 0.0, 1.0)
         for rank, each in enumerate(ranked, 1)
     ]  # fmt: skip
-
-
-def loads(data: bytes) -> Growth:
-    """Decode a learned rule from JSON. Raises `msgspec.MsgspecError` for other bytes."""
-    found = msgspec.json.decode(data, type=Growth)
-    if len(found.weights) != len(FEATURES):
-        raise msgspec.ValidationError(f"{len(found.weights)} weights for {len(FEATURES)} features")
-    return found

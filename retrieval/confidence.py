@@ -1,10 +1,10 @@
 """The judgement of a ranking: how likely its first tool is a right one and a needed one is among the first k, the level
 to say, and how many to show.
 
-Each ranked tool has a *chance*, the probability that the task needs it: the gain of ITR's eq. 4, learned from the log
-(`chances.Growth`) or as shipped. One model says how likely the first tool is right, from how well it meets the task by
-words and meaning and how far it is ahead of others. It was fitted on searches whose tool is there and on searches that
-no tool serves. A second one says the same of the first k, with the chances of these tools beside it.
+Each ranked tool has a *chance*, the probability that the task needs it: the gain of ITR's eq. 4. One model says how
+likely the first tool is right, from how well it meets the task by words and meaning and how far it is ahead of others.
+It was fitted on searches whose tool is there and on searches that no tool serves. A second one says the same of the
+first k, with the chances of these tools beside it.
 
 `gate.json` holds the shipped weights, and `python -m bench.retrieval.gate` fits them again: for words alone and for
 every set of encoders, each with and without learned models. Encoders that nobody fitted use weights without cosines.
@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.retrieval.calibration import logit, sigmoid
-from foretool.retrieval.chances import LEARNED, LEAST_BEST, Growth, gains
+from foretool.retrieval.chances import LEARNED, LEAST_BEST, gains
 from foretool.retrieval.clauses import is_story
 from foretool.retrieval.ranking import CLEARLY, Evidence, Ranked, Ranking
 from foretool.retrieval.words import terms
@@ -131,14 +131,12 @@ class Judgement(Struct, frozen=True):
         return self.held[min(shown, WITHIN, len(self.held)) - 1]
 
 
-def judge(
-    ranking: Ranking, calibrate: Callable[[float], float] | None = None, growth: Growth | None = None
-) -> Judgement:
+def judge(ranking: Ranking, calibrate: Callable[[float], float] | None = None) -> Judgement:
     """Judge a ranking. `calibrate` turns a probability into what such probabilities have been worth so far; the level
-    and the number of tools follow from its results. `growth` is the learned gain, if it fits the models that ranked."""
+    and the number of tools follow from its results."""
     if not ranking.ranked:
         return Judgement("none", None, 0)
-    chances = tuple(gains(growth.weights if growth else weights_for(ranking).gain, ranking.ranked))
+    chances = tuple(gains(weights_for(ranking).gain, ranking.ranked))
     if not ranking.evidence:
         return Judgement("low", None, min(MOST_SHOWN, len(ranking.ranked)), chances)  # ranked by usage alone
     held = tuple(_held(ranking, chances))

@@ -82,5 +82,4 @@ class Knowledge:
 
     def _recalibrate(self) -> None:
         self.recalibrator.tick()
-        found = self.recalibrator.calibration
-        self.search.install_calibration(found.map, has_drifted=found.has_drifted)
+        self.search.install_calibration(self.recalibrator.calibration.map)

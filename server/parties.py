@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from foretool.server.catalog.models import LearnedLists
+from foretool.server.catalog.models import last_run
 from foretool.server.catalog.skill_folders import SkillFolders
 from foretool.server.catalog.word_index import WordIndexKeeper
 from foretool.server.clients.exchange import Exchange, Outbox
@@ -48,7 +48,7 @@ class Parties:
         self.word_index = WordIndexKeeper(store.catalog, known.catalog, known.search, self.memory.digest_inputs)
         self.lists = ListKeeper(
             ListInputs(
-                known.catalog, known.search, known.recorder, live, policy, LearnedLists(store),
+                known.catalog, known.search, known.recorder, live, policy, lambda: last_run(store.artifacts),
                 self.upstreams.unlisted, self.upstreams.awaited,
             )
         )  # fmt: skip

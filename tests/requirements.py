@@ -499,7 +499,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:list": Promise("docs/learning.md", "lists follow what was learned, at the next epoch and within the budget"),
     "learn:names": Promise(
         "docs/learning.md",
-        "a list names used tools that it cannot define, with most of its tokens unless a replay says that others pay",
+        "a list names used tools that it cannot define, with most of its tokens",
     ),
     "learn:pick-up": Promise("docs/learning.md", "a running proxy picks up what was learned, once it has given a list"),
     "learn:damaged": Promise("docs/learning.md", "a damaged model is refused and the one before it serves"),
@@ -509,9 +509,6 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:command": Promise("docs/learning.md", "foretool learn imports, trains, reports and rolls back"),
     "learn:bare": Promise("docs/learning.md", "an installation without extras learns and serves what it learned"),
     "learn:growth": Promise("docs/learning.md", "a growing list gains what is likely next, before it is missed"),
-    "learn:worth": Promise(
-        "docs/learning.md", "a list gains what is worth its tokens, at no more tokens than at first"
-    ),
     "learn:prompt": Promise(
         "docs/learning.md", "a growing list gains what a recorded prompt needs, before it is missed"
     ),

@@ -15,7 +15,6 @@ lists of the first day. Then each arm plays the same later tasks with lists made
     nothing        the lists of the first day, and no model
     defined        used tools are defined and not named
     names          used tools are defined or named
-    names 50%      with another share of the list for names
     names + X      with X besides: a model that was trained on the log and serves whatever a replay says
     growing        a list that gains tools, with the names of a frozen one
     all            everything that was trained
@@ -40,7 +39,6 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec import Struct, field
 
 from bench.clients.messages import Json
@@ -62,7 +60,7 @@ from foretool.server.discovery.answer import AnswerWriter
 from foretool.server.discovery.arguments import Arguments
 from foretool.server.hints.texts import LATEST_END, Mark, write_next_hint, write_prompt_hint
 from foretool.server.lists.maker import View
-from foretool.server.lists.order import FixedRule, Prediction
+from foretool.server.lists.order import GrowthRule, Prediction
 from foretool.server.protocol import jsonrpc
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Episode, Policy, Tool, ToolId
@@ -77,8 +75,6 @@ EPOCH: Final = 50
 TASK_S: Final = 900.0
 """Seconds between two tasks; usage halves in 14 days."""
 BEGIN: Final = 1_700_000_000.0
-SHARES: Final = (0.25, 0.5)
-"""Shares of a list for names besides the one that ships."""
 PEN: Final = "names"
 """The arm that the others are compared with."""
 
@@ -99,8 +95,6 @@ class Arm(Struct, frozen=True):
     follows_use: bool = True
     list_names: bool = True
     policy: Policy = "frozen"
-    share: float | None = None
-    """Of the list for names; None is what ships."""
 
 
 class Cost(Struct):
@@ -304,9 +298,9 @@ class Conversation:
         self.shown.add(wanted)
         self.said += size(answer.text)
         if self.view.policy == "growing" and answer.level in ("high", "medium"):
-            rule = FixedRule() if proxy.app.search.has_learned else FixedRule(most_found=None)
+            rule = GrowthRule() if proxy.app.search.has_learned else GrowthRule(most_found=None)
             found = [each for each in ranking.ranked if each.tool in {match.tool for match in answer.matches}]
-            self._grow(rule.for_discovery(found, True, proxy.app.catalog.tokens))
+            self._grow(rule.for_discovery(found, True))
         self._hint(Prediction(*proxy.app.search.predict(self.steps, self.lines)))
 
     def _predict(self, *, is_read: bool) -> None:
@@ -316,7 +310,7 @@ class Conversation:
         prediction = Prediction(*self.proxy.app.search.predict(self.steps, self.lines))
         if grows:
             chances = {tool: chance for tool, chance in prediction.chances.items() if tool not in self.listed}
-            self._grow(FixedRule().for_next(chances, prediction.goes_on, self.proxy.app.catalog.tokens))
+            self._grow(GrowthRule().for_next(chances, prediction.goes_on))
         if is_read:
             self._hint(prediction)
 
@@ -382,7 +376,6 @@ def arms(kinds: Sequence[str]) -> list[Arm]:
     return [
         Arm("nothing", follows_use=False), Arm("defined", list_names=False), Arm(PEN),
         *alone, Arm("growing", policy="growing"),
-        *(Arm(f"names {share:.0%}", share=share) for share in SHARES),
         Arm("growing + dtdr", ("dtdr",), policy="growing"), Arm("all", tuple(kinds)),
     ]  # fmt: skip
 
@@ -419,11 +412,6 @@ async def run_order(
         shutil.copy(place if arm.follows_use else world.first, copy)
         with world.open(copy, late=True, list_names=arm.list_names) as proxy:
             proxy.now = end
-            if arm.share is not None:
-                share = msgspec.json.encode(models.NamedShare(arm.share))
-                proxy.store.artifacts.add(models.NAMES, share, {}, promote=True)
-            if arm.share is not None:
-                proxy.store.artifacts.bump_version()
             proxy.embed()
             opened = {kind: models.open_model(kind, trained[kind]) for kind in arm.kinds}
             proxy.app.search.install_models(LearnedModels(opened) if opened else None)

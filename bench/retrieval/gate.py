@@ -260,7 +260,7 @@ def fit(data: Sequence[Sample], *, cosines: bool = True) -> GateWeights:
     first k: how many tools to show is asked where there is one. The models read `cosines` or do not."""
     data = [each for each in data if each.ranking.ranked and not each.ranking.evidence[0].named]
     served = [each for each in data if each.is_served]
-    rows = [(each, chances.growth_features(each.ranking.ranked[:BEST])) for each in served]
+    rows = [(each, chances.chance_features(each.ranking.ranked[:BEST])) for each in served]
     x = np.array([one for _, own in rows for one in own])
     y = np.array([float(rank in each.ranks) for each, own in rows for rank in range(1, len(own) + 1)])
     *read, _ = chances.FEATURES

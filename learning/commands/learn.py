@@ -23,7 +23,7 @@ from foretool.storage.opening import open_store, store_exists
 from foretool.storage.records import Artifact, Tool
 from foretool.storage.store import Store
 
-_METHODS: Final = (*METHODS, models.WEIGHTS, models.GROWTH)
+_METHODS: Final = (*METHODS, models.WEIGHTS)
 
 
 @click.command("learn")
@@ -149,9 +149,6 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
 def _roll_back(store: Store, methods: Sequence[str], as_json: bool) -> int:
     artifacts = store.artifacts
     kinds = [kind for kind in artifacts.served() if not methods or kind in methods]
-    if not methods and models.LearnedLists(store).base() is None:
-        # The growth that serves again was fitted with the models that serve again, so it is not rolled back once more.
-        kinds = [kind for kind in kinds if kind != models.GROWTH]
     done = {kind: artifacts.roll_back(kind) for kind in kinds}
     if as_json:
         output.emit(done)
@@ -184,10 +181,7 @@ def _report(store: Store, as_json: bool) -> int:
     latest = {each.kind: each for each in reversed(found) if each.report.get("reason")}
     for each in latest.values():
         output.say(f"{each.kind} {each.number}, {_state(each)}: {each.report['reason']}")
-    output.say(
-        "was, became: mean reciprocal rank of the next tool on later tasks;"
-        " for growth the share of calls of hidden tools, and the difference in tokens a task, discoveries included"
-    )
+    output.say("was, became: mean reciprocal rank of the next tool on later tasks")
     return 0
 
 
@@ -202,8 +196,4 @@ def _state(artifact: Artifact) -> str:
 def _figures(report: dict[str, Any]) -> tuple[str, str, str]:
     old, new = report.get("old", {}), report.get("new", {})
     low, mean, high = report.get("difference", (0.0, 0.0, 0.0))
-    key = next((key for key in ("mrr", "hidden") if key in new), "mrr")
-    difference = f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
-    if key == "hidden":
-        difference = f"{mean:+,.0f} ({low:+,.0f} to {high:+,.0f})"
-    return f"{old.get(key, 0):.3f}", f"{new.get(key, 0):.3f}", difference
+    return f"{old.get('mrr', 0):.3f}", f"{new.get('mrr', 0):.3f}", f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"

@@ -14,7 +14,6 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from foretool.retrieval.chances import Growth
 from foretool.retrieval.methods import METHODS
 from foretool.retrieval.model_format import Floats, Reading
 from foretool.retrieval.ranking import Query
@@ -95,17 +94,15 @@ class LearnedModels:
         self,
         models: Mapping[str, LearnedModel],
         factors: Factors | None = None,
-        growth: Growth | None = None,
         trained_with: Mapping[str, str] | None = None,
     ) -> None:
-        """`models` by method; `growth` says how lists grow by their scores; `trained_with` names the encoders of each
-        method, joined by `+`, where they are known. A model gets no vectors of other encoders than those."""
+        """`models` by method; `trained_with` names the encoders of each method, joined by `+`, where they are known. A
+        model gets no vectors of other encoders than those."""
         self.models = dict(models)
         self._trained_with = trained_with or {}
         self._foreign: frozenset[str] = frozenset()
         """The models that were trained with other encoders than those of the corpus."""
         self.factors = factors or Factors()
-        self.growth = growth
         self.live: NDArray[np.bool_] = np.empty(0, np.bool_)
         """(slots,): which hold a tool."""
         self.stamp: tuple[object, ...] = ()

@@ -8,7 +8,6 @@ heavy until there is a model to open.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -24,35 +23,17 @@ from foretool.storage.sql.artifacts import ArtifactStore
 from foretool.storage.store import Store
 
 if TYPE_CHECKING:
-    from foretool.retrieval.chances import Growth
     from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
     from foretool.server.catalog.search import Search
 
 WEIGHTS: Final = "weights"
 """The kind of the refitted weights; its bytes are JSON (`rankers.learned.Factors`)."""
-GROWTH: Final = "growth"
-"""The kind of what lists gain; its bytes are JSON (`retrieval.chances.Growth`)."""
-NAMES: Final = "names"
-"""The kind of how much of a list goes to names of tools; its bytes are JSON (`NamedShare`)."""
 _WAY_OUT = "pip install 'foretool[models]'"
 
 Candidates = Sequence[tuple[Artifact, bytes]]
 """The models of one kind with their bytes, in the order in which to try them."""
 
 log = logging.getLogger("foretool.models")
-
-
-FIRST_NAMED: Final = 0.85
-"""The share of a list's tokens that goes to names until a replay of enough tasks has shown that another one is better.
-A definition takes ten times the tokens of a name and spares one wrong call in twenty, so few pay
-(`docs/decisions/0023-names-in-the-list.md`)."""
-
-
-class NamedShare(Struct, frozen=True):
-    """How much of a list goes to tools that are named in one short call each, instead of defined."""
-
-    share: float = FIRST_NAMED
-    """Of the tokens that are left for tools."""
 
 
 class OpenedModels(Struct, frozen=True):
@@ -120,7 +101,7 @@ def read_wordings(store: Store) -> dict[bytes, tuple[str, ...]]:
 def read_models(store: Store) -> dict[str, Candidates]:
     """Return the candidates of every kind that takes part in ranking. Raises `StorageError`."""
     artifacts = store.artifacts
-    ranking = {*methods.METHODS, WEIGHTS, GROWTH}
+    ranking = {*methods.METHODS, WEIGHTS}
     return {kind: artifacts.load_intact(kind) for kind in artifacts.served() if kind in ranking}
 
 
@@ -141,7 +122,7 @@ def open_models(kept: Mapping[str, Candidates]) -> OpenedModels:
     for kind, candidates in kept.items():
         if not candidates:
             problems.append(f"{kind}: every copy that is kept is damaged; `foretool learn` makes a new one")
-        for artifact, data in candidates if kind != GROWTH else ():
+        for artifact, data in candidates:
             try:
                 if kind == WEIGHTS:
                     factors = msgspec.json.decode(data, type=Factors)
@@ -155,11 +136,8 @@ def open_models(kept: Mapping[str, Candidates]) -> OpenedModels:
             else:
                 served[kind] = artifact
                 break
-    growth = None
-    if (chosen := choose_growth(kept.get(GROWTH, ()), collect_numbers(served))) is not None:
-        served[GROWTH], growth = chosen
-    trained_with = {kind: each.report.get("encoders", "") for kind, each in served.items() if kind != GROWTH}
-    learned = LearnedModels(opened, factors, growth, trained_with) if opened else None
+    trained_with = {kind: each.report.get("encoders", "") for kind, each in served.items()}
+    learned = LearnedModels(opened, factors, trained_with) if opened else None
     return OpenedModels(learned, served, tuple(problems))
 
 
@@ -169,65 +147,9 @@ def open_model(kind: str, data: bytes) -> LearnedModel:
     return model
 
 
-def collect_numbers(served: Mapping[str, Artifact]) -> dict[str, int]:
-    """Return the number of each model that takes part in scores, by kind."""
-    return {kind: each.number for kind, each in served.items() if kind in (*methods.METHODS, WEIGHTS)}
-
-
-def choose_growth(
-    candidates: Candidates, numbers: Mapping[str, int], encoders: str | None = None
-) -> tuple[Artifact, Growth] | None:
-    """Return the first growth that was fitted with the models of these numbers, and with these encoders if they are
-    given: other models and encoders give other scores, about which it says nothing."""
-    if not candidates:
-        return None
-    # Not at the top: a list that the store has is served before this is needed.
-    from foretool.retrieval import chances
-
-    for artifact, data in candidates:
-        with contextlib.suppress(msgspec.MsgspecError):
-            growth = chances.loads(data)
-            if growth.models == numbers and encoders in (None, growth.encoders):
-                return artifact, growth
-    return None
-
-
-def read_named_share(artifacts: ArtifactStore) -> float:
-    """Return the share of a list that goes to names, `FIRST_NAMED` if none was learned. Raises `StorageError`."""
-    for _, data in artifacts.load_intact(NAMES):
-        with contextlib.suppress(msgspec.MsgspecError):
-            return min(max(msgspec.json.decode(data, type=NamedShare).share, 0.0), 1.0)
-    return FIRST_NAMED
-
-
-class LearnedLists:
-    """Reads from the store what was learned about lists."""
-
-    def __init__(self, store: Store) -> None:
-        self._artifacts = store.artifacts
-
-    @property
-    def runs(self) -> int:
-        """The number of the last learning run; 0 if nothing was learned or the store does not answer."""
-        try:
-            return self._artifacts.version
-        except StorageError:
-            return 0
-
-    def named_share(self) -> float:
-        """Return the share of a list's tokens that goes to names of tools (`NamedShare`); `FIRST_NAMED` if nothing
-        else was learned, or the store does not answer."""
-        try:
-            return read_named_share(self._artifacts)
-        except StorageError:
-            return FIRST_NAMED
-
-    def base(self) -> int | None:
-        """Return the tokens that a growing list begins with, besides our own tools and pins; None if that was not
-        learned with the models that serve, or the store does not answer."""
-        try:
-            served = self._artifacts.served()
-            chosen = choose_growth(self._artifacts.load_intact(GROWTH), collect_numbers(served))
-        except StorageError:
-            return None
-        return chosen[1].base if chosen is not None else None
+def last_run(artifacts: ArtifactStore) -> int:
+    """Return the number of the last learning run; 0 if nothing was learned or the store does not answer."""
+    try:
+        return artifacts.version
+    except StorageError:
+        return 0

@@ -27,7 +27,6 @@ from foretool.storage.records import Tool, ToolId, Usage
 from foretool.storage.steps import Steps
 
 if TYPE_CHECKING:
-    from foretool.retrieval.chances import Growth
     from foretool.retrieval.confidence import Judgement
     from foretool.retrieval.corpus import Corpus, Shipped
     from foretool.retrieval.encoders.slow import Ahead
@@ -210,7 +209,6 @@ class Search(BackgroundWork):
         self._encoders: DenseEnsemble | None = None
         self._slow: Sequence[Ahead] = ()
         self._calibrate: Callable[[float], float] | None = None
-        self._has_drifted = False
         self._installed = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_wanted = False
@@ -234,13 +232,6 @@ class Search(BackgroundWork):
     def has_learned(self) -> bool:
         """Whether learned models take part; indexes nothing."""
         return self._models is not None
-
-    @property
-    def growth(self) -> Growth | None:
-        """How lists grow by the scores of these models and these encoders; None if that was not learned."""
-        growth = self._models.growth if self._models is not None else None
-        encoders = self._encoders.names if self._encoders is not None and self._encoders.is_whole else ""
-        return growth if growth is not None and growth.encoders == encoders else None
 
     def count_unindexed(self) -> int:
         """Return about how many tools are still to be indexed."""
@@ -325,11 +316,9 @@ class Search(BackgroundWork):
             self._is_opening = True
             self._open_encoders()
 
-    def install_calibration(self, calibrate: Callable[[float], float] | None, *, has_drifted: bool = False) -> None:
-        """Read levels from what the gate's probabilities have been worth here; None takes them as they are. Where that
-        has drifted, judgements go by the shipped gain alone."""
+    def install_calibration(self, calibrate: Callable[[float], float] | None) -> None:
+        """Read levels from what the gate's probabilities have been worth here; None takes them as they are."""
         self._calibrate = calibrate
-        self._has_drifted = has_drifted
 
     def rank(self, query: Query, finds: Finds, limit: int, at_once: int = FEW) -> Ranking:
         """Return the best `limit` tools for a query, less those that may not be found; never waits. `at_once`: so many
@@ -450,7 +439,7 @@ class Search(BackgroundWork):
         """Return how sure a ranking is, and how many of its tools to show."""
         from foretool.retrieval.confidence import judge
 
-        return judge(ranking, self._calibrate, None if self._has_drifted else self.growth)
+        return judge(ranking, self._calibrate)
 
     async def index(self, patience_s: float) -> bool:
         """Index missing tools and wait `patience_s` for it; returns whether none is left. Indexing then goes on."""

@@ -14,9 +14,9 @@ A tool is on the list for one of these reasons. `maker.ListDraft.choose` reads i
    the list may name nothing, what is needed at first, before anything was called. Where the client shows pages of
    servers, tools with pages go before all of these (`pages`). A tool whose latest calls all failed does not compete.
    The first in the order that still fit are listed.
-6. *It is named.* A frozen or growing list spends most of its tokens (`models.FIRST_NAMED`, unless another part was
-   learned) on names of tools that it does not define, first of those that were used; they stand in the description of
-   the bridge that runs them. Such a tool is hidden, and a call of it is no miss.
+6. *It is named.* A frozen or growing list spends most of its tokens (`order.NAMED_SHARE`) on names of tools that it
+   does not define, first of those that were used; they stand in the description of the bridge that runs them. Such a
+   tool is hidden, and a call of it is no miss.
 7. *A page needs it.* Tools that the page of a server may call are appended for the page; no model sees them.
 
 The list is then written once and kept byte for byte for an epoch (`epochs`): the prompt caches of models depend on it.
@@ -31,7 +31,7 @@ only where no prompt cache is lost. What was used meanwhile comes in with the ne
 Which policy a client gets, and whether its list may grow once to see if the client fetches it again, is in `policy`.
 `hidden` reads all of this backwards: why a tool is not on the list, and what would have put it there.
 
-    lists = ListKeeper(ListInputs(catalog, search, recorder, config, rules, learned, unlisted, awaited))
+    lists = ListKeeper(ListInputs(catalog, search, recorder, config, rules, runs, unlisted, awaited))
     view = lists.view(profile, "frozen")
     view.array                                                      # what the client gets, as bytes
     HiddenTools(lists).why(view, ToolId("mail__send"), "mail")      # Why(cause="budget", rank=12, ...)

@@ -17,7 +17,7 @@ from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.lists.epochs import ListKeeper
 from foretool.server.lists.maker import View
 from foretool.server.lists.model_code import is_called_by_code
-from foretool.server.lists.order import FixedRule, GrowthRule, LearnedRule, Prediction
+from foretool.server.lists.order import GrowthRule, Prediction
 from foretool.server.lists.pages import has_page
 from foretool.server.lists.policy import RelistWatch, Told
 from foretool.server.protocol.jsonrpc import Raw
@@ -218,30 +218,25 @@ class ToolList:
     def grow_for_prompt(self, shown: SessionList, ranked: Sequence[Ranked], *, is_sure: bool) -> bool:
         """Gain what a prompt is likely to need, best first, before anything is called. These methods return whether the
         client was told to list again."""
-        return self.grow(shown, self.rule.for_prompt(ranked, is_sure, self._catalog.tokens))
+        return self.grow(shown, self.rule.for_prompt(ranked, is_sure))
 
     def grow_for_discovery(self, shown: SessionList, discovery: Discovery) -> bool:
         """Gain what a discovery has found, best first."""
-        # Tools that were asked for by name come first, and their scores are not comparable.
-        rule = FixedRule() if discovery.names and self._search.has_learned else self.rule
         ranked = [Ranked(match.tool, match.score, match.parts) for match in discovery.matches]
         is_sure = discovery.level in ("high", "medium")
-        return self.grow(shown, rule.for_discovery(ranked, is_sure, self._catalog.tokens), found=True)
+        return self.grow(shown, self.rule.for_discovery(ranked, is_sure), found=True)
 
     def grow_for_next(self, shown: SessionList, prediction: Prediction) -> bool:
         """Gain the tools that are likely next."""
         if self.policy(shown) != "growing":
             return False
         hidden = self.hidden(shown, prediction.chances)
-        return self.grow(shown, self.rule.for_next(hidden, prediction.goes_on, self._catalog.tokens))
+        return self.grow(shown, self.rule.for_next(hidden, prediction.goes_on))
 
     @property
     def rule(self) -> GrowthRule:
-        """The rule by which lists grow. A learned rule serves only with the models and encoders it was fitted on."""
-        if not self._search.has_learned:
-            return FixedRule(most_found=None)
-        growth = self._search.growth
-        return LearnedRule(growth) if growth is not None else FixedRule()
+        """The rule by which lists grow with the models that serve."""
+        return GrowthRule() if self._search.has_learned else GrowthRule(most_found=None)
 
     def hidden(self, shown: SessionList, chances: Mapping[ToolId, float]) -> dict[ToolId, float]:
         """Return the chances of the tools that the client does not see and may call."""

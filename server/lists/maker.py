@@ -17,11 +17,10 @@ from foretool.retrieval.rankers.usage import HALF_LIFE_S
 from foretool.retrieval.tokens import estimate, fill_budget
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.definitions import write_definition
-from foretool.server.catalog.models import LearnedLists
 from foretool.server.catalog.search import Search
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.lists import own_tools, pages
-from foretool.server.lists.order import FirstTools, ListBudget, NameCost, order_by_use
+from foretool.server.lists.order import NAMED_SHARE, FirstTools, ListBudget, NameCost, order_by_use
 from foretool.server.protocol import apps, jsonrpc, versions
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide
@@ -81,7 +80,8 @@ class ListInputs(NamedTuple):
     recorder: Recorder
     config: LiveConfig
     policy: TrustPolicy
-    learned: LearnedLists
+    runs: Callable[[], int]
+    """Returns the number of the last learning run."""
     unlisted: Callable[[], frozenset[str]]
     """Returns the upstreams whose tools are unknown."""
     awaited: Callable[[], frozenset[str]]
@@ -237,15 +237,14 @@ class ListDraft:
     @cached_property
     def budget(self) -> ListBudget:
         """The tokens for tools beside our own and pinned ones, and what goes to names of them."""
-        learned, is_growing = self._maker.inputs.learned, self.policy == "growing"
+        is_growing = self.policy == "growing"
         left = self.profile.list_tokens - _count(self.own) - sum(map(self._catalog.tokens, self.pinned))
-        base = learned.base() if is_growing else None
         if not self._settings.list_names:
-            return ListBudget(self._catalog.tokens, None, left, 0.0, is_growing, base)
-        share = learned.named_share()
+            return ListBudget(self._catalog.tokens, None, left, 0.0, is_growing)
+        share = NAMED_SHARE
         if self.profile.shows_pages and self.reach.page_servers:
             share = min(share, 1.0 - pages.PAGES_SHARE)  # a host shows the pages of defined tools alone
-        return ListBudget(self._catalog.tokens, self._name_cost, left, share, is_growing, base)
+        return ListBudget(self._catalog.tokens, self._name_cost, left, share, is_growing)
 
     @cached_property
     def ranked(self) -> tuple[ToolId, ...]:
@@ -416,7 +415,7 @@ class ListDraft:
             settings.pin, profile.servers, settings.list_whole, settings.list_fill, settings.list_names,
         )  # fmt: skip
         yield "".join(map(repr, parts)).encode()
-        if (run := self._maker.inputs.learned.runs) and self.policy != "full":
+        if (run := self._maker.inputs.runs()) and self.policy != "full":
             yield b"learned %d" % run
         for _, definition in self.own:
             yield bytes(definition)

@@ -3,10 +3,7 @@
 The order is by use per token: two small tools that are needed now and then may be worth more than a large one that is
 needed often. While nothing was used, `FirstTools` asks the priors that come with foretool.
 
-A list grows after a search or a prediction: by a few of the best tools (`FixedRule`), or once growing was learned by
-those whose probability of being needed, times the price of a hidden call, reaches their tokens (`LearnedRule`).
-
-This module does no I/O. `foretool learn` replays its rules to learn, and keeps what it learned as JSON.
+A list grows after a search or a prediction by a few of the best tools (`GrowthRule`). This module does no I/O.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.retrieval import priors
-from foretool.retrieval.chances import Growth
 from foretool.retrieval.document import Fields, definition_fields
 from foretool.retrieval.rankers.usage import decay_usage
 from foretool.retrieval.ranking import Ranked
@@ -34,13 +30,17 @@ _SIZE_PENALTY: Final = 0.5
 _BETWEEN: Final = 2
 """Tokens between two names."""
 BASE_SHARE: Final = 0.5
-"""The share of the tokens for definitions that a growing list begins with until growing was learned."""
+"""The share of the tokens for definitions that a growing list begins with; the rest is for what it gains."""
+NAMED_SHARE: Final = 0.85
+"""The share of a list's tokens that goes to names of tools. A definition takes ten times the tokens of a name and
+spares one wrong call in twenty, so few pay; no smaller share does better
+(`docs/decisions/0023-names-in-the-list.md`)."""
 DEPTH: Final = 20
 """How many tools of a ranking may be listed."""
 _LEAST_NEXT: Final = 0.15
 """The least probability of a predicted tool for which a list grows after a call, because listing again costs time."""
 MOST_NEXT: Final = 4
-"""How many tools one prediction adds until growing was learned."""
+"""How many tools one prediction adds."""
 MOST_FOUND: Final = 6
 """How many matches a prompt adds, and a discovery once models rank, because the ranking is sharper then."""
 MOST: Final = 2000
@@ -99,8 +99,6 @@ class ListBudget(NamedTuple):
     share: float
     """For names, of `left`; the rest may go to definitions."""
     is_growing: bool = False
-    base: int | None = None
-    """The tokens of definitions that a growing list begins with, if that was learned."""
 
     @property
     def for_definitions(self) -> int:
@@ -109,11 +107,7 @@ class ListBudget(NamedTuple):
     @property
     def begins_with(self) -> int:
         """The tokens of definitions that the list begins with; those that are left are for what it gains."""
-        if not self.is_growing:
-            return self.for_definitions
-        if self.base is None:
-            return int(BASE_SHARE * self.for_definitions)
-        return min(self.base, self.for_definitions)
+        return int(BASE_SHARE * self.for_definitions) if self.is_growing else self.for_definitions
 
     @property
     def kept_free(self) -> int:
@@ -159,48 +153,21 @@ class Prediction(NamedTuple):
         return next(iter(self.chances.values()), 0.0) > self.end
 
 
-class FixedRule(Struct, frozen=True):
-    """The rule until growing was learned. `is_sure`: whether the found tools probably suffice (`confidence`)."""
+class GrowthRule(Struct, frozen=True):
+    """Says what a list gains. `is_sure`: whether the found tools probably suffice (`confidence`)."""
 
     most_found: int | None = MOST_FOUND
     """How many matches a discovery adds; None adds all of them, which is right without models."""
 
-    def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
+    def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool) -> list[ToolId]:
         return [each.tool for each in ranked[:MOST_FOUND]] if is_sure else []
 
-    def for_discovery(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
+    def for_discovery(self, ranked: Sequence[Ranked], is_sure: bool) -> list[ToolId]:
         return [each.tool for each in ranked[: self.most_found]] if is_sure else []
 
-    def for_next(self, chances: Mapping[ToolId, float], goes_on: bool, tokens: Tokens) -> list[ToolId]:
+    def for_next(self, chances: Mapping[ToolId, float], goes_on: bool) -> list[ToolId]:
+        """Return the likeliest of the hidden tools of a `Prediction`."""
         return [tool for tool, chance in chances.items() if chance >= _LEAST_NEXT][:MOST_NEXT] if goes_on else []
-
-
-class LearnedRule(Struct, frozen=True):
-    """The rule that was learned: add what is worth its tokens."""
-
-    growth: Growth
-
-    def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
-        """Add the tools that are worth their tokens, the likeliest first. `is_sure` is not used: a doubtful ranking has
-        low probabilities."""
-        best = ranked[:DEPTH]
-        chances = {each.tool: chance for each, chance in zip(best, self.growth.chances(best), strict=True)}
-        return sorted(self._worth(chances, tokens), key=chances.__getitem__, reverse=True)
-
-    for_discovery = for_prompt
-
-    def for_next(self, chances: Mapping[ToolId, float], goes_on: bool, tokens: Tokens) -> list[ToolId]:
-        """Add all tools that are worth their tokens, if one is likely enough to grow at all."""
-        worth = self._worth(chances, tokens)
-        return worth if worth and chances[worth[0]] >= _LEAST_NEXT else []
-
-    def _worth(self, chances: Mapping[ToolId, float], tokens: Tokens) -> list[ToolId]:
-        """Return the tools whose probability, times the price of a hidden call, is at least their tokens."""
-        return [tool for tool, chance in chances.items() if chance * self.growth.price >= tokens(tool)]
-
-
-GrowthRule = FixedRule | LearnedRule
-"""Says what a list gains from a prompt, from a discovery, and from a `Prediction` whose tools are hidden."""
 
 
 # Before anything was called

@@ -4,7 +4,7 @@ From time to time the outcomes of the recorded discoveries are read. A map from 
 one is fitted on the earlier of them. If the map is closer than the gate on the later ones, it is fitted on all, and
 levels and the number of tools follow from it. The gate alone serves until there are enough outcomes, and again when the
 map no longer helps. If what was learned from the earlier outcomes is far off on the later ones, confidence has
-*drifted*: the shipped gate serves, without the map and the learned gain, until later outcomes agree again.
+*drifted*: the shipped gate serves, without the map, until later outcomes agree again.
 
 They are read in a thread, over a connection of its own: for a long log that takes tenths of a second, and no call
 should wait for it.
@@ -88,10 +88,6 @@ class Calibration(Struct, frozen=True):
     """Turns the gate's probability into a better one; None where the shipped gate serves."""
     said: float = 0.0
     came_true: float = 0.0
-
-    @property
-    def has_drifted(self) -> bool:
-        return self.state == "drifted"
 
 
 class Recalibrator(BackgroundWork):

@@ -26,7 +26,7 @@ from foretool.storage.engine import StorageError
 from foretool.storage.sqlite.leads import FileLead as Lead
 
 CHILD = Path(__file__).parents[1] / "support" / "learning_child.py"
-FIRST, SECOND, LAST = "dtdr: training for the replay", "masstool: training for the replay", "growth: replaying"
+FIRST, SECOND, LAST = "dtdr: training for the replay", "masstool: training for the replay", "weights: replaying"
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_the_next_run_starts_at_once_and_goes_on(
         run = setting.learn(now=2e6 + 60)
     again = [each.kind for each in run.results if "from the run that was ended" in each.reason]
     assert [kind for kind in again if kind in METHODS] == known
-    assert {each.kind for each in run.results} >= {"dtdr", "masstool", "growth"}
+    assert {each.kind for each in run.results} >= {"dtdr", "masstool", "weights"}
     served = setting.artifacts.active("dtdr")
     assert served is not None and served.number == 1
     assert [each.number for each in setting.artifacts.history("dtdr")] == [1]
@@ -87,7 +87,7 @@ def test_a_continued_run_learns_what_a_whole_one_does(two_methods: Setting, tmp_
     fresh = whole.learn(now=2e6)
     whole.store.close()
     assert two_methods.outcomes(continued) == whole.outcomes(fresh)
-    kept, made = (two_methods.result("growth", run).report for run in (continued, fresh))
+    kept, made = (two_methods.result("weights", run).report for run in (continued, fresh))
     assert kept | {"took_s": 0} == made | {"took_s": 0}
 
 

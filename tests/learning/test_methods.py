@@ -11,11 +11,8 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foreto
 from learning_setting import ADD, METHOD_BYTES, MOON, RAIN, SUB, SUM, TEXT, Setting, Watching, change_rain, use
 from requirements import requirement
 
-from foretool.learning import methods
 from foretool.learning import run as learning
-from foretool.learning.list_growth import ListGrowth
 from foretool.learning.methods import MethodJudgement, MethodPromotion
-from foretool.learning.training.list_growth import Gain, ListCost
 from foretool.learning.training.replay import Comparison
 from foretool.storage.records import Call
 
@@ -100,49 +97,12 @@ def test_what_follows_its_like_need_not_be_better_outside_the_error(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     better = Comparison(20, 40, {"mrr": 0.5, "top5": 0.5}, {"mrr": 0.52, "top5": 0.5}, (-0.01, 0.02, 0.05))
-    monkeypatch.setattr(MethodPromotion, "judge", lambda *_: MethodJudgement(better, None, []))
+    monkeypatch.setattr(MethodPromotion, "judge", lambda *_: MethodJudgement(better, []))
     setting.demonstrate(SUM, RAIN, times=40)
     assert setting.outcomes(setting.learn())["dtdr"] == "kept"
     setting.artifacts.add("dtdr", METHOD_BYTES, {"imported": 20}, promote=True)
     run = setting.learn()
     assert setting.outcomes(run)["dtdr"] == "promoted"
-
-
-@requirement("learn:promotion")
-def test_a_new_method_may_also_be_better_outside_the_error_in_what_lists_cost(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    better = Comparison(20, 40, {"mrr": 0.5, "top5": 0.5}, {"mrr": 0.52, "top5": 0.5}, (-0.01, 0.02, 0.05))
-    same = Comparison(20, 40, better.old, better.old, (0.0, 0.0, 0.0))
-    dear, cheap = ListCost(2, 1, 1, 500), ListCost(2, 0, 0, 500)
-    sure = Gain((dear,) * 20, (cheap,) * 20)
-    unsure = Gain((dear,) * 10 + (cheap,) * 10, (cheap,) * 11 + (dear,) * 9)
-    trained = [(24, METHOD_BYTES)]
-    setting.demonstrate(SUM, RAIN, times=40)
-    for compared, gain, outcome in ((better, unsure, "kept"), (same, sure, "kept"), (better, sure, "promoted")):
-        judgement = MethodJudgement(compared, gain, trained)
-        monkeypatch.setattr(MethodPromotion, "judge", lambda *_, found=judgement: found)
-        run = setting.learn()
-        assert setting.outcomes(run)["dtdr"] == outcome
-        made = setting.artifacts.history("dtdr")[0]
-        assert made.report["lists"]["difference"] == list(gain.difference)
-
-
-@requirement("learn:promotion")
-@pytest.mark.parametrize(
-    ("ranks", "plays"), [((0.1, 0.2, 0.3), False), ((-0.1, 0.2, 0.3), True), ((-0.3, -0.2, 0.1), False)]
-)
-def test_lists_are_played_only_where_ranks_leave_it_open(
-    ranks: tuple[float, float, float], plays: bool, setting: Setting, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = Comparison(20, 40, {"mrr": 0.5, "top5": 0.5}, {"mrr": 0.5, "top5": 0.5}, ranks)
-    monkeypatch.setattr(methods, "compare_ranks", lambda *_: found)
-    played: list[int] = []
-    monkeypatch.setattr(ListGrowth, "compare", lambda _, pairs: played.append(len(pairs)))
-    setting.demonstrate(SUM, RAIN, times=40)
-    said: list[str] = []
-    setting.learn(say=lambda kind, what, _: said.append(what) if kind == "dtdr" else None)
-    assert bool(played) == plays == ("replaying lists" in said)
 
 
 @requirement("learn:trusted")

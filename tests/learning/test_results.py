@@ -20,6 +20,5 @@ def test_a_promoted_model_serves_and_of_a_kept_one_the_report_stays() -> None:
         assert served is not None
         assert (served.number, served.created_at, served.report) == (1, 5.0, promoted.report)
         assert artifacts.history("dtdr")[0].report["steps"] == 3
-        assert results.numbers() == {"dtdr": 1}
         assert results.comparable("dtdr") == served
         assert Results(artifacts, {}, "other", now=6.0).comparable("dtdr") is None

@@ -26,7 +26,6 @@ def test_too_few_tasks_are_said(setting: Setting, monkeypatch: pytest.MonkeyPatc
     setting.demonstrate(SUM, times=3)
     run = setting.learn()
     assert [(each.kind, each.outcome, each.reason) for each in run.results] == [
-        ("names", "skipped", "3 tasks on record; it takes 10 to tell whether it is better"),
         ("whole", "skipped", "no client has 20 conversations whose list hid tools"),
         ("dtdr", "skipped", "3 tasks on record; it takes 4"),
     ]

@@ -62,7 +62,7 @@ def test_of_other_tasks_those_came_earlier_that_began_before() -> None:
 
 def test_calls_of_removed_tools_are_left_out_and_usage_is_as_of_then() -> None:
     held = Timeline([], [Episode((TOOL, GONE)), Episode((TOOL,))], {TOOL: "a"})
-    assert held.calls(0, 2) == [(TOOL,), (TOOL,)]
+    assert [each.calls for each in held.episodes] == [(TOOL,), (TOOL,)]
     assert {tool: each.calls for tool, each in held.usage_before(1).items()} == {TOOL: 1}
 
 

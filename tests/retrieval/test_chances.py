@@ -5,10 +5,7 @@ from __future__ import annotations
 from math import exp, log
 from operator import mul
 
-import msgspec
-import pytest
-
-from foretool.retrieval.chances import Growth, gains, growth_features, loads
+from foretool.retrieval.chances import chance_features, gains
 from foretool.retrieval.ranking import Ranked
 from foretool.storage.records import ToolId
 
@@ -22,13 +19,13 @@ RANKED = (
 
 def test_what_is_said_of_a_tool_is_its_place_its_score_and_where_that_comes_from() -> None:
     # The best score is 10, so a fifth of it is 2: 5 points behind are 2.5 of them, 8 points of past tasks are 4.
-    assert growth_features(RANKED)[:2] == [
+    assert chance_features(RANKED)[:2] == [
         (0.0, 0.0, log(11.0), 2.0, 4.0, 0.0, 0.0, 1.0),
         (log(2), -2.5, log(11.0), 4.0, 0.0, 1.0, 0.0, 1.0),
     ]
     # A best score under 3 is read as 3.
-    assert growth_features([Ranked(A, 0.6, {"tasks": 0.6})]) == [(0.0, 0.0, log(1.6), 0.0, 1.0, 0.0, 0.0, 1.0)]
-    assert growth_features(()) == []
+    assert chance_features([Ranked(A, 0.6, {"tasks": 0.6})]) == [(0.0, 0.0, log(1.6), 0.0, 1.0, 0.0, 0.0, 1.0)]
+    assert chance_features(()) == []
 
 
 def test_without_learned_parts_chances_are_the_same_sums() -> None:
@@ -36,15 +33,5 @@ def test_without_learned_parts_chances_are_the_same_sums() -> None:
     plain = [Ranked(A, 7.3, {"lexical": 7.1, "usage": 0.2}), Ranked(B, 7.3), Ranked(C, 0.4), Ranked(D, -2.0)]
     learned = [*plain, Ranked(A, -3.0, {"tasks": 0.5})]
     for ranked in (plain, learned, []):
-        sums = [sum(map(mul, weights, each)) for each in growth_features(ranked)]
+        sums = [sum(map(mul, weights, each)) for each in chance_features(ranked)]
         assert gains(weights, ranked) == [1.0 / (1.0 + exp(-each)) for each in sums]
-
-
-def test_it_is_kept_as_it_is_and_of_other_features_it_is_refused() -> None:
-    growth = Growth((-1.0,) * 8, 1234.5, 200, {"dtdr": 2}, "e")
-    assert loads(msgspec.json.encode(growth)) == growth
-    with pytest.raises(msgspec.ValidationError, match="1 weights for 8 features"):
-        loads(b'{"weights":[1.0],"price":1.0}')
-
-
-# The order

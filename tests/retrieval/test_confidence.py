@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from requirements import requirement
 
 from foretool.retrieval import confidence
-from foretool.retrieval.chances import FEATURES, Growth
+from foretool.retrieval.chances import FEATURES
 from foretool.retrieval.confidence import (
     FAINTEST,
     HIGH,
@@ -93,10 +93,6 @@ def test_the_probability_reads_the_gain_of_every_shown_tool(monkeypatch: pytest.
     found = judge(Ranking(ranked(1.0, 1.0, 1.0), 3, (MET,)))
     assert found.chances == pytest.approx((0.25, 0.25, 0.25))
     assert found.held == pytest.approx((1 / 4, 7 / 16, 1 - 27 / 64))
-    # What was learned here takes the place of the shipped gain.
-    learned = judge(Ranking(ranked(1.0, 1.0, 1.0), 3, (MET,)), growth=Growth((*NO_GAIN[:-1], 0.0), 1.0))
-    assert learned.chances == pytest.approx((0.5, 0.5, 0.5))
-    assert learned.held == pytest.approx((1 / 4, 3 / 4, 7 / 8))
 
 
 def test_the_gate_reads_how_well_the_first_tool_meets_the_task_and_how_far_it_is_ahead() -> None:

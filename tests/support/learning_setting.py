@@ -10,7 +10,6 @@ import pytest
 from command_fakes import definition, remember, write_config
 from learned_fakes import Counted, CountedMethod
 
-from foretool.learning import run as learning
 from foretool.learning.results import MethodResult, Say
 from foretool.learning.run import RunResult, learn
 from foretool.retrieval import methods
@@ -65,12 +64,6 @@ class Setting:
     def learn(self, now: float = 1e6, say: Say = lambda *_: None, **more: Any) -> RunResult:
         with offline.open_offline(self.config) as app:
             return learn(self.config, app.catalog, self.store, say, now=now, **more)
-
-    def budget(self) -> int:
-        """Tokens of a list without our own tools."""
-        with offline.open_offline(self.config) as app:
-            learner = learning.Learner(self.config, app.catalog, self.store, lambda *_: None, 1.0)
-            return learner.size.budget
 
     def outcomes(self, run: RunResult) -> dict[str, str]:
         return {result.kind: result.outcome for result in run.results}

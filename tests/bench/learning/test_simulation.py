@@ -74,7 +74,7 @@ def test_an_agent_before_a_real_proxy_with_learning(tmp_path: Path, capsys: pyte
     simulation.main([str(tmp_path), *options, "--policies", "growing", "--learning", "on", "--svg", str(plot)])
     first, last, run = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert facts(first) == (6, 0.5, 1.0)  # one discovery a task, by which the list gains the other tool as well
-    assert first["learned"]["names"] == "skipped"
+    assert first["learned"]["whole"] == "skipped"
     assert facts(last) == (6, 0.0, 0.0)  # usage alone has put both into the list of the next epoch
     assert (run["falls_to"], run["tasks"]) == (0.0, 6)
     printed = tmp_path / "printed.txt"

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 from command_fakes import fill, write_config
 from requirements import requirement
 
 pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
-from learned_fakes import Counted, CountedMethod
+from learned_fakes import CountedMethod
 
-from foretool.learning.commands.learn import _figures
-from foretool.retrieval import chances, methods
+from foretool.retrieval import methods
 from foretool.retrieval.methods import TrainedMethod
-from foretool.server.catalog import models
 from foretool.server.commands.group import run
 from foretool.server.config import loader as configs
 from foretool.server.learning_schedule import LEARNING
@@ -77,36 +74,6 @@ def test_it_says_in_words_what_came_of_each_method(path: Path, capsys: pytest.Ca
     out = capsys.readouterr().out
     assert "dtdr       skipped   1 tasks on record; it takes 4\n" in out
     assert "1 task (0 imported)" in out
-
-
-@requirement("learn:command")
-def test_how_lists_grow_is_reported_and_rolled_back_with_its_models(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def grown(number: int) -> bytes:
-        return msgspec.json.encode(chances.Growth((0.0,) * 8, price=100.0, models={"dtdr": number}))
-
-    report = {"episodes": 50, "replayed": 20, "old": {"hidden": 0.25}, "new": {"hidden": 0.1},
-              "difference": [-900.0, -500.4, -100.0]}  # fmt: skip
-    with open_store(configs.load(path).storage) as store:
-        artifacts = store.artifacts
-        model = Counted({}).dumps()
-        for number in (1, 2):
-            artifacts.add("dtdr", model, {}, promote=True)
-            artifacts.add("growth", grown(number), report, promote=True)
-        artifacts.add("dtdr", model, {}, promote=True)  # nothing was better for it
-    config = ["--config", str(path)]
-    assert run(["learn", "--report", "--json", *config]) == 0
-    assert json.loads(capsys.readouterr().out)["history"][1]["report"]["new"] == {"hidden": 0.1}
-    assert _figures(report) == ("0.250", "0.100", "-500 (-900 to -100)")
-    assert run(["learn", "--rollback", *config]) == 0
-    assert capsys.readouterr().out == "dtdr 3 no longer serves; dtdr 2 serves again\n"
-    assert run(["learn", "--rollback", *config]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "dtdr 2 no longer serves; dtdr 1 serves again", "growth 2 no longer serves; growth 1 serves again",
-    ]  # fmt: skip
-    with open_store(configs.load(path).storage) as store:
-        assert models.LearnedLists(store).base() == 0
 
 
 def test_what_is_wrong_is_said(tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from fakes import FakeUpstream, Stage, proxy_over, search_over, tool
 from requirements import requirement
 from stored_records import connection_of
 
-from foretool.retrieval import chances, methods
+from foretool.retrieval import methods
 from foretool.retrieval.methods import TrainedMethod
 from foretool.server.catalog import models
 from foretool.server.catalog.catalog import Catalog
@@ -70,14 +69,13 @@ async def test_a_list_changes_when_learning_has_run_and_clients_are_told() -> No
         await client.initialize()
         await client.call_tool("calc__sub", {})
         assert await client.list_tools() == ["calc__sub", *own]
+        await client.call_tool("calc__add", {})
         artifacts = stage.store.artifacts
         artifacts.add("dtdr", MODEL, {}, promote=True)
-        growth = chances.Growth((0.0,) * 8, price=100.0, base=0, models={"dtdr": 1})
-        artifacts.add("growth", msgspec.json.encode(growth), {}, promote=True)
         artifacts.bump_version()
         await taken(stage)
         await client.heard("notifications/tools/list_changed")
-        assert await client.list_tools() == own
+        assert await client.list_tools() == ["calc__add", "calc__sub", *own]
 
 
 @requirement("learn:damaged")
@@ -115,34 +113,3 @@ def test_weights_are_read_with_the_models() -> None:
         assert models.install_models(search_over(Catalog([])), store) == (
             "weights: every copy that is kept is damaged; `foretool learn` makes a new one",
         )
-
-
-def grown(**models_of: int) -> bytes:
-    return msgspec.json.encode(chances.Growth((0.0,) * 8, price=100.0, base=250, models=models_of))
-
-
-@requirement("learn:worth")
-def test_how_lists_grow_counts_for_the_models_it_was_fitted_with_alone() -> None:
-    with open_store(":memory:") as store:
-        artifacts = store.artifacts
-        assert models.LearnedLists(store).base() is None
-        artifacts.add("dtdr", MODEL, {}, promote=True)
-        artifacts.add("growth", grown(dtdr=1), {}, promote=True)
-        opened = open_models(read_models(store))
-        assert opened.learned is not None
-        assert opened.learned.growth == chances.loads(grown(dtdr=1))
-        assert models.LearnedLists(store).base() == 250
-        artifacts.add("dtdr", MODEL, {}, promote=True)
-        opened = open_models(read_models(store))
-        assert opened.learned is not None
-        assert (opened.learned.growth, sorted(opened.served), models.LearnedLists(store).base()) == (
-            None,
-            ["dtdr"],
-            None,
-        )
-        # Of what was fitted later, that which was fitted with the models that serve again counts.
-        artifacts.add("growth", grown(dtdr=2), {}, promote=True)
-        artifacts.roll_back("dtdr")
-        assert models.LearnedLists(store).base() == 250
-        connection_of(store).execute("UPDATE artifacts SET data = ? WHERE kind = 'growth'", (b"{}",))
-        assert models.LearnedLists(store).base() is None

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 from fakes import LIST_CHANGED, Asked, FakeUpstream, Stage, proxy_over, text, tool
-from msgspec.structs import replace
 from requirements import requirement
 
-from foretool.retrieval.chances import Growth
 from foretool.server.calls import runner
 from foretool.server.catalog.search import AT_ONCE
 from foretool.server.clients.session import Conversation
@@ -19,7 +17,6 @@ from foretool.server.hints import prediction
 from foretool.server.hints.prediction import MOST_AHEAD, with_text
 from foretool.server.hints.texts import Hint
 from foretool.server.lists.growth import ToolList
-from foretool.server.lists.order import FixedRule
 from foretool.server.protocol.jsonrpc import Raw, raw
 from foretool.storage.episodes import GAP_S
 from foretool.storage.records import Tool, ToolId
@@ -92,33 +89,10 @@ async def test_a_list_does_not_grow_for_a_prediction_under_frozen_or_beyond_the_
             assert stage.client.count(LIST_CHANGED) == 0
 
 
-@requirement("learn:worth")
-async def test_what_was_learned_of_growing_decides_what_a_list_gains() -> None:
-    # Only what is all but certain is worth its tokens: READ after OPEN at 0.8 is not.
-    dear = Growth((0.0,) * 7 + (-9.0,), price=1.0)
-    async with proxy_over(files(), policy="growing", pin=[OPEN], hold_ms=60_000) as stage:
-        await learned(stage)
-        stage.app.search.install_models(LearnedModels({"dtdr": Counted(COUNTS)}, None, dear))
-        await stage.client.call_tool(OPEN, {})
-        await stage.client.discover("read a file")
-        assert stage.client.count(LIST_CHANGED) == 0
-        # Fitted with other encoders it says nothing of these scores.
-        other = replace(dear, encoders="some-encoder")
-        stage.app.search.install_models(LearnedModels({"dtdr": Counted(COUNTS)}, None, other))
-        (owner,) = stage.app.clients
-        assert owner.tools.rule == FixedRule()
-        call = stage.client.post("tools/call", {"name": OPEN, "arguments": {}})
-        await stage.client.heard(LIST_CHANGED)
-        await stage.client.list_tools()
-        await stage.client.reply(call)
-
-
-@requirement("learn:worth")
-async def test_what_is_asked_for_by_name_is_listed_whatever_it_is_worth() -> None:
-    dear = Growth((0.0,) * 7 + (-9.0,), price=1.0)
+@requirement("learn:growth")
+async def test_what_is_asked_for_by_name_is_listed() -> None:
     async with proxy_over(files(), policy="growing", hold_ms=60_000) as stage:
         await learned(stage)
-        stage.app.search.install_models(LearnedModels({"dtdr": Counted(COUNTS)}, None, dear))
         asked = {"name": "discover_tools", "arguments": {"names": [SHUT]}}
         call = stage.client.post("tools/call", asked)
         await stage.client.heard(LIST_CHANGED)

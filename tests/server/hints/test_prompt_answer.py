@@ -6,13 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from fakes import FakeUpstream, Stage, proxy_over, tool
 from requirements import requirement
 from stored_records import saved_upstreams
 
-from foretool.server.catalog.models import NamedShare
 from foretool.server.hints.prompt_answer import MOST_TEXT, read_question
 from foretool.server.hints.texts import HEAD, TOOLS
 from foretool.server.local.server import Hello
@@ -76,7 +74,6 @@ async def test_learned_models_take_part_and_the_hint_is_an_exposure_of_the_sessi
 async def test_behind_the_best_the_hook_names_nothing_that_the_list_names_already(tmp_path: Path) -> None:
     many = FakeUpstream("files", tools=[tool(f"read{n}", "To read a document.") for n in range(20)])
     with open_store(tmp_path / "foretool.sqlite3") as store:
-        store.artifacts.add("names", msgspec.json.encode(NamedShare(0.5)), {}, promote=True)
         async with proxy_over(many, store=store, policy="frozen", list_tokens=360, list_fill=True) as stage:
             await stage.client.initialize()
             await stage.client.list_tools()

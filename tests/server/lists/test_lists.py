@@ -35,8 +35,6 @@ class Setting:
         self.catalog.replace("calc", [raw(each) for each in tools])
         live = LiveConfig(self.config)
         self.runs = 0
-        self.learned_base: int | None = None
-        self.learned_share = 0.5
         self.unlisted: frozenset[str] = frozenset()
         self.search = search_over(self.catalog)
         self.recorder = recorder = Recorder(self.store, live, lambda: self.now)
@@ -47,18 +45,12 @@ class Setting:
                 recorder,
                 live,
                 TrustPolicy(live),
-                self,
+                lambda: self.runs,
                 lambda: self.unlisted,
                 lambda: self.unlisted,
             )
         )
         self.hidden = HiddenTools(self.lists)
-
-    def base(self) -> int | None:
-        return self.learned_base
-
-    def named_share(self) -> float:
-        return self.learned_share
 
     def view(self, policy: Any = "frozen", profile: str = "") -> View:
         return self.lists.view(self.config.profiles[profile], policy)
@@ -150,14 +142,14 @@ def test_a_filled_list_is_the_same_after_a_restart_and_ends_with_the_setting() -
 @requirement("learn:list")
 def test_what_was_learned_is_in_the_list_of_the_next_epoch() -> None:
     setting = Setting(list_fill=True, list_tokens=3000)
-    setting.used("big")
     first = setting.view("growing")
-    assert "calc__big" in first.named
-    setting.runs, setting.learned_share = 1, 0.0
-    assert setting.view("growing") == first
+    setting.used("sub")
+    setting.lists.forget()
+    assert setting.view("growing").array == first.array
+    setting.runs = 1
     setting.lists.forget()
     view = setting.view("growing")
-    assert view.epoch == 2 and "calc__big" in view.shown
+    assert view.epoch == 2 and "calc__sub" in view.shown and "calc__sub" not in first.shown
 
 
 def test_a_growing_list_keeps_a_part_of_the_budget_for_its_growth() -> None:
@@ -165,21 +157,6 @@ def test_a_growing_list_keeps_a_part_of_the_budget_for_its_growth() -> None:
     setting.used("big")
     assert "calc__big" in setting.view("frozen").shown
     assert "calc__big" not in setting.view("growing").shown
-
-
-@requirement("learn:worth")
-def test_a_growing_list_begins_with_what_was_learned_to_be_worth_it() -> None:
-    setting = Setting(list_tokens=1400)
-    setting.used("add")
-    setting.used("sub")
-    add = setting.catalog.tokens(ToolId("calc__add"))
-    for run, (base, shown) in enumerate(((None, 2), (0, 0), (add, 1), (10_000, 2))):
-        setting.learned_base = base
-        setting.runs = run
-        setting.lists.forget()
-        assert len(setting.view("growing").tools) == len(OWN) + shown
-    # Growing or not, nothing exceeds the budget.
-    assert setting.view("growing").tokens <= 1400
 
 
 @requirement("learn:names")
@@ -212,12 +189,10 @@ def test_a_denied_tool_is_never_named_and_no_list_goes_beyond_its_budget() -> No
     setting = Setting(list_tokens=600, list_names=True, profiles={"tight": {"deny": ["calc__big"]}})
     for name in ("add", "big", "sub"):
         setting.used(name)
-    setting.learned_share = 1.0
     view = setting.view(profile="tight")
     assert {*view.tools, *view.named} == {*OWN, "calc__add", "calc__sub"}
     tight = Setting(list_tokens=10, list_names=True)
     tight.used("add")
-    tight.learned_share = 1.0
     assert tight.view().named == ()
 
 

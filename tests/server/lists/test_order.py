@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from math import exp
 from typing import Any
 
 import pytest
 from fakes import FakeUpstream, config_of, tool
 from requirements import requirement
 
-from foretool.retrieval.chances import Growth
 from foretool.retrieval.ranking import Ranked
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.lists import order
 from foretool.server.lists.order import (
     MOST_FOUND,
     FirstTools,
-    FixedRule,
-    LearnedRule,
+    GrowthRule,
     ListBudget,
     NameCost,
     Prediction,
@@ -95,55 +92,20 @@ def test_what_was_read_in_steps_is_not_read_again_for_the_same_tools() -> None:
 
 A, B, C, D = (ToolId(f"s__{name}") for name in "abcd")
 SIZES = {A: 100, B: 10, C: 40, D: 40}
-RANKED = (
-    Ranked(A, 10.0, {"lexical": 1.5, "tasks": 8.0, "usage": 0.5}),
-    Ranked(B, 5.0, {"lexical": 4.0, "history": 1.0}),
-    Ranked(C, 1.0, {"lexical": 1.0}),
-)
-COSTS = {A: 100, B: 30, C: 100}
-TOKENS = COSTS.__getitem__
-BY_PLACE = Growth((-1.0, 0, 0, 0, 0, 0, 0, 0.0), price=200.0)
-"""The log-odds of a tool are minus the logarithm of its rank: 1/2, 1/3, 1/4."""
-WORTH = LearnedRule(BY_PLACE)
 
 
-@requirement("learn:worth")
-def test_a_tool_is_listed_if_its_probability_times_the_price_reaches_its_tokens() -> None:
-    assert BY_PLACE.chances(RANKED) == pytest.approx([1 / 2, 1 / 3, 1 / 4])
-    # 1/2 x 200 reaches 100, 1/3 x 200 reaches 30, 1/4 x 200 does not reach 100.
-    assert WORTH.for_prompt(RANKED, False, TOKENS) == [A, B]
-    assert WORTH.for_discovery(RANKED, False, TOKENS) == [A, B]
-    dearer = LearnedRule(Growth(BY_PLACE.weights, price=400.0))
-    assert dearer.for_prompt(RANKED, True, TOKENS) == [A, B, C]
-
-
-def test_the_likeliest_come_first_whatever_their_rank() -> None:
-    by_words = Growth((0, 0, 0, 1.0, 0, 0, 0, 0), price=1e6)
-    assert by_words.chances(RANKED) == pytest.approx([1 / (1 + exp(-each)) for each in (2.0, 4.0, 1.0)])
-    assert LearnedRule(by_words).for_prompt(RANKED, True, TOKENS) == [B, A, C]
-
-
-@requirement("learn:worth")
-def test_a_prediction_brings_in_all_that_is_worth_it_once_one_is_likely_enough() -> None:
-    said = Prediction({A: 0.5, B: 0.15, C: 0.1}, end=0.2)
-    assert WORTH.for_next(said.chances, said.goes_on, TOKENS) == [A, B]
-    # Both are worth their tokens, but a client would list again for little.
-    assert WORTH.for_next({B: 0.1499}, True, {B: 1}.__getitem__) == []
-    assert WORTH.for_next({}, False, TOKENS) == []
-
-
-def test_without_a_fit_a_few_of_the_best_are_listed_where_the_gate_is_sure() -> None:
+def test_a_few_of_the_best_are_listed_where_the_gate_is_sure() -> None:
     many = [Ranked(ToolId(f"s__{number}"), 1.0) for number in range(12)]
-    assert FixedRule().for_prompt(many, True, TOKENS) == [each.tool for each in many[:MOST_FOUND]]
-    assert FixedRule(most_found=None).for_discovery(many, True, TOKENS) == [each.tool for each in many]
-    assert len(FixedRule().for_discovery(many, True, TOKENS)) == MOST_FOUND
-    assert FixedRule().for_prompt(many, False, TOKENS) == FixedRule().for_discovery(many, False, TOKENS) == []
+    assert GrowthRule().for_prompt(many, True) == [each.tool for each in many[:MOST_FOUND]]
+    assert GrowthRule(most_found=None).for_discovery(many, True) == [each.tool for each in many]
+    assert len(GrowthRule().for_discovery(many, True)) == MOST_FOUND
+    assert GrowthRule().for_prompt(many, False) == GrowthRule().for_discovery(many, False) == []
 
 
-def test_without_a_fit_four_likely_next_tools_are_listed_unless_the_task_is_likelier_done() -> None:
+def test_four_likely_next_tools_are_listed_unless_the_task_is_likelier_done() -> None:
     chances = {ToolId(f"s__{number}"): 0.19 for number in range(5)} | {A: 0.1}
-    assert len(FixedRule().for_next(chances, Prediction(chances, end=0.1).goes_on, TOKENS)) == 4
-    assert FixedRule().for_next(chances, Prediction(chances, end=0.2).goes_on, TOKENS) == []
+    assert len(GrowthRule().for_next(chances, Prediction(chances, end=0.1).goes_on)) == 4
+    assert GrowthRule().for_next(chances, Prediction(chances, end=0.2).goes_on) == []
     assert not Prediction({}, end=0.0).goes_on
 
 
@@ -154,15 +116,13 @@ def test_a_small_tool_comes_before_a_large_one_that_was_used_more_often() -> Non
     assert order_by_use([Usage(A, 9, 0, 5.0), Usage(B, 0, 1, 5.0)], SIZES.__getitem__, 5.0, 1.0) == [B, A]
 
 
-def budget(
-    sizes: dict[str, int], left: int, share: float, base: int | None = None, *, grows: bool = False
-) -> ListBudget:
+def budget(sizes: dict[str, int], left: int, share: float, *, grows: bool = False) -> ListBudget:
     """A list in which a name takes 8 + 2 tokens; `c` has none."""
 
     def names(tool: ToolId) -> NameCost:
         return NameCost() if tool == "c" else NameCost("", 0, 8)
 
-    return ListBudget(sizes.__getitem__, names, left, share, grows, base)
+    return ListBudget(sizes.__getitem__, names, left, share, grows)
 
 
 @requirement("learn:names")
@@ -195,9 +155,6 @@ def test_a_growing_list_names_as_many_tools_and_leaves_room_of_definitions() -> 
     assert (growing.begins_with, growing.kept_free) == (30, 30)
     assert frozen.split(tools) == (["a", "b"], ["d", "e", "f", "g"])
     assert growing.split(tools) == (["a"], ["b", "d", "e", "f", "g"])
-    learned = budget(sizes, 120, 0.5, 0, grows=True)
-    assert (learned.kept_free, learned.split(tools)) == (60, ([], tools))
-    assert budget(sizes, 120, 0.5, 1000, grows=True).kept_free == 0
 
 
 def test_names_of_one_group_pay_for_what_they_share_once() -> None:
