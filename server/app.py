@@ -38,8 +38,9 @@ from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.connection import Connection
 from foretool.server.upstreams.launcher import Launcher, link_opener, list_limit, make_bearer, message_limit
+from foretool.server.upstreams.lines import Connect, OpenLink
 from foretool.server.upstreams.refresh import Refresher
-from foretool.server.upstreams.upstream import Connect, OpenLink, Upstream
+from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.engine import StorageError
 from foretool.storage.store import Store
 

@@ -103,7 +103,7 @@ def _describe_upstream(probe: Probe, catalog: Catalog) -> UpstreamCheck:
         upstream=server.name,
         address=server.address,
         is_well=not probe.error,
-        era=upstream.spoken_era(),
+        era=upstream.lines.spoken_era(),
         version=server_info.version,
         server=f"{info.get('name', '')} {info.get('version', '')}".strip(),
         tools=len(catalog.of(server.name)),

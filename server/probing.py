@@ -173,7 +173,7 @@ class Probe:
         if self.upstream.is_loading or self._took_s > LOADING_S:
             return f"{Path(self.server.command).name} {STILL_LOADING} it after {self._took_s:.0f} s"
         asked = "tools/list" if self.ready_s else "initialize"
-        return f"no answer to {asked} within {self._patience_s:g} s{self.upstream.noise}"
+        return f"no answer to {asked} within {self._patience_s:g} s{self.upstream.lines.noise}"
 
     async def on_listed(self, upstream: Upstream, kind: ListKind, tools: Sequence[Raw]) -> None:
         if not self._settled.is_set():

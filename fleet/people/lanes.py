@@ -20,7 +20,8 @@ from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Verdict
 from foretool.server.transports.upstream.http_client import SendRefused
 from foretool.server.upstreams.connection import Lost, Reply, Request, answer_error
-from foretool.server.upstreams.upstream import Host, OpenLink, State, Upstream
+from foretool.server.upstreams.lines import OpenLink
+from foretool.server.upstreams.upstream import Host, State, Upstream
 from foretool.storage.records import Era
 
 IDLE_S: Final = 1800.0

@@ -203,7 +203,7 @@ class ClientRegistry:
         Modern clients get log entries only for their own requests. No client sees the work of another credential, or an
         upstream that its profile leaves out.
         """
-        exchanges = [request.exchange for request in upstream.askers()]
+        exchanges = [request.exchange for request in upstream.lines.askers()]
         calling = [exchange.client for exchange in exchanges if isinstance(exchange, Exchange)]
         readers = self.admitted(upstream.name)
         if calling:

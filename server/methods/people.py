@@ -16,8 +16,9 @@ from foretool.server.config.servers import Server
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.transports.client.access import Issuer
 from foretool.server.transports.upstream.base import Authorizer
+from foretool.server.upstreams.lines import OpenLink
 from foretool.server.upstreams.registry import UpstreamRegistry
-from foretool.server.upstreams.upstream import Host, OpenLink, Upstream
+from foretool.server.upstreams.upstream import Host, Upstream
 from foretool.storage.records import Tool
 from foretool.storage.store import Store
 

@@ -371,7 +371,7 @@ class Skills:
         contents = jsonrpc.fields(reply.result).get("contents")
         if contents is None or _mark_of(contents) in marks:
             return ""
-        upstream.want_list(SKILLS, upstream.spoken_era() or "modern")  # so that a review shows what it is now
+        upstream.want_list(SKILLS, upstream.lines.spoken_era() or "modern")  # so that a review shows what it is now
         return f"{own} is not what was approved of its skill; {why_held(upstream.name)}"
 
 

@@ -132,7 +132,7 @@ class UpstreamEvents:
         capabilities = features(upstream.server_info.capabilities)
         unseen = [kind for kind in self._gatekeeper.unseen(upstream.name) if kind.capability in capabilities]
         if unseen and upstream.is_up:
-            upstream.want_list(unseen[0], upstream.spoken_era() or "legacy")
+            upstream.want_list(unseen[0], upstream.lines.spoken_era() or "legacy")
 
     def judge_again(self, upstream: Upstream) -> None:
         """Serve what was approved of a server's lists, and no longer what was blocked. Clients are told."""

@@ -72,7 +72,7 @@ class FailureMemory:
         due_at = now + min(max(failing_s, _LEAST_S), _MOST_S)
         self._upstreams.mark_failed(Failure(name, entry, cause.code, cause.line, first_at, now, times + 1, due_at))
         if (upstream := self._upstreams.get(name)) is not None:
-            upstream.least_pause_s = min(failing_s, LASTING_S if cause.code in FOR_THE_USER else OPEN_S)
+            upstream.lines.least_pause_s = min(failing_s, LASTING_S if cause.code in FOR_THE_USER else OPEN_S)
         self._changed.add(name)
 
     def clear(self, name: str) -> None:
@@ -81,7 +81,7 @@ class FailureMemory:
         if name in self._saved or name in self._changed:
             self._changed.add(name)
         if (upstream := self._upstreams.get(name)) is not None:
-            upstream.least_pause_s = 0.0
+            upstream.lines.least_pause_s = 0.0
 
     def write(self) -> None:
         """Bring the store up to date. May raise `StorageError`; the rest is written another time."""

@@ -16,10 +16,11 @@ from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Authorizer, Link, Receiver
 from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
+from foretool.server.upstreams.lines import OpenLink
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.server_list import ListLimit
-from foretool.server.upstreams.upstream import OpenLink, Upstream
+from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Launcher:
         for server in servers:
             upstream = self._make_upstream(server)
             if (record := known.get(server.name)) is not None:
-                upstream.speaks = {era: does for era, does in ((record.era, True), (record.lacks, False)) if era}
+                upstream.lines.speaks = {era: does for era, does in ((record.era, True), (record.lacks, False)) if era}
             self._upstreams.add(upstream)
 
     def run(self, tasks: asyncio.TaskGroup) -> None:

@@ -178,13 +178,13 @@ class UpstreamMemory:
         record = UpstreamRecord(
             name=upstream.name,
             fingerprint=self._fingerprints[upstream.name],
-            era=upstream.spoken_era(),
+            era=upstream.lines.spoken_era(),
             server_info=json.dumps(info.implementation),
             instructions=self._catalog.instructions(upstream.name),
             # Not word by word: a value of the config may be the name of a capability.
             capabilities=hide_shapes(self._config.now.secrets.hide_credentials(capabilities).decode()),
             listed_at=time.time(),
-            lacks=upstream.spoken_era(lacking=True),
+            lacks=upstream.lines.spoken_era(lacking=True),
         )
         self._listed_at[upstream.name] = record.listed_at
         self._records[upstream.name] = record
@@ -240,7 +240,7 @@ class UpstreamMemory:
             upstream=upstream.name,
             state=upstream.state.value,
             since=upstream.since,
-            era=upstream.spoken_era(),
+            era=upstream.lines.spoken_era(),
             tools=len(self._catalog.listed(upstream.name)),
             restarts=max(upstream.starts - 1, 0),
             skipped_lines=upstream.invalid_lines,

@@ -27,7 +27,7 @@ from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage, Message, Raw
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.transports.upstream.base import LinkError, Receiver
-from foretool.server.upstreams.upstream import OpenLink
+from foretool.server.upstreams.lines import OpenLink
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Era, Miss
 from foretool.storage.sqlite.database import SqliteDatabase

@@ -45,7 +45,7 @@ from foretool.server.transports.upstream import sse as links_sse
 from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Link, Receiver
 from foretool.server.transports.upstream.stdio import StdioLink
-from foretool.server.upstreams.upstream import BACKOFF_S
+from foretool.server.upstreams.lines import BACKOFF_S
 from foretool.storage.records import Era
 
 

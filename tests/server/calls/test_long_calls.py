@@ -93,7 +93,7 @@ async def test_a_question_waits_for_somebody_who_asks_for_the_result() -> None:
         form = {"message": "Which one?", "requestedSchema": {"type": "object", "properties": {}}}
         client.answers["elicitation/create"] = {"action": "decline"}
         asked.link.deliver(_question(form))
-        await stage.app.upstreams["calc"]._lines["legacy"].connection.ask("ping", {}, 5)  # type: ignore[union-attr]
+        await stage.app.upstreams["calc"].lines.line_for("legacy").connection.ask("ping", {}, 5)  # type: ignore[union-attr]
         assert client.questions == []
         waiting = ask(client, ident)
         await client.asked("elicitation/create")

@@ -24,8 +24,9 @@ from foretool.server.transports.upstream.base import Link, Receiver
 from foretool.server.transports.upstream.http import HttpLink
 from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
 from foretool.server.upstreams import server_list
+from foretool.server.upstreams.lines import OpenLink
 from foretool.server.upstreams.server_list import LIST_AGAIN_S, LIST_S, LONG_LIST_S, ListLimit, ServerList
-from foretool.server.upstreams.upstream import OpenLink, State, Upstream
+from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.records import Era
 
 pytestmark = pytest.mark.anyio

@@ -48,18 +48,20 @@ async def test_after_stop_nothing_is_sent_and_nothing_starts() -> None:
 
 
 async def test_a_mistake_of_ours_while_starting_is_told_to_whoever_waits_and_tried_again() -> None:
-    fake = FakeUpstream("calc", ["add"])
-    works = fake.opened
+    class Mistaken(FakeUpstream):
+        is_broken = True
+
+        async def opened(self, *given: Any) -> Any:
+            if self.is_broken:
+                raise RuntimeError("a mistake")
+            return await super().opened(*given)
+
+    fake = Mistaken("calc", ["add"])
     async with running(fake) as (upstream, _):
-
-        async def broken(*_: Any) -> Any:
-            raise RuntimeError("a mistake")
-
-        upstream._open_link = broken
         reply = await called(upstream)
         assert isinstance(reply, Lost)
         assert "RuntimeError" in reply.reason
-        upstream._open_link = works
+        fake.is_broken = False
         assert isinstance(await called(upstream), Message)
 
 

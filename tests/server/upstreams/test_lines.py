@@ -6,7 +6,7 @@ import pytest
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.upstreams.connection import Lost, Reply, Request
-from foretool.server.upstreams.line import Line, note_refusal
+from foretool.server.upstreams.lines import Line, note_refusal
 from foretool.storage.records import Era
 
 Known = dict[Era, bool]
