@@ -45,7 +45,7 @@ from foretool.server.setup.installation import Installation
 from foretool.server.setup.mcp_registry import RegistryListing
 from foretool.server.setup.registrations import Registration
 from foretool.server.trust.findings import TextFinding as TextFinding
-from foretool.storage.records import Approval, Artifact, AuditEntry, ClientRecord, Policy
+from foretool.storage.records import Approval, Artifact, ClientRecord, Policy
 
 
 class FoundClient(Struct):
@@ -246,7 +246,6 @@ ANSWERS: Final[dict[str, Any]] = {
     "learn": RunResult,
     "learn --report": ReportAnswer,
     "learn --rollback": dict[str, tuple[Artifact, Artifact | None]],
-    "audit": list[AuditEntry],
     "forget": Outcome,
     "doctor": DoctorAnswer,
     "doctor --explain CODE": CodeExplanation,

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, get_args
 
 import click
 import msgspec
 from msgspec import Struct
 
+from foretool.server.commands import output
 from foretool.server.commands.exit import USAGE, complain
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option
@@ -26,10 +27,9 @@ from foretool.server.setup.installation import install_command
 from foretool.server.system.logs import printable, printable_json
 from foretool.storage.episodes import each_episode
 from foretool.storage.opening import open_existing_store
-from foretool.storage.records import AuditEntry, Call, Episode, Exposure, Miss
+from foretool.storage.records import AuditAction, AuditEntry, AuditFilter, Call, Episode, Exposure, Miss
 from foretool.storage.store import Store
 
-Times = tuple[float, float]
 Rows = Iterable[Mapping[str, Any]]
 
 _ROW_GROUP: Final = 5000
@@ -41,13 +41,15 @@ _FORMULA_WITHIN: Final = re.compile(r"(?<!')([;\t]\s*)(?=[=+\-@])")
 _NARROW: Final = str.maketrans("\uff1d\uff0b\uff0d\uff20", "=+-@")
 """The wide forms of `=`, `+`, `-` and `@`, which spreadsheets of East Asia read as the narrow ones."""
 
-KINDS: Final[Mapping[str, tuple[type[Struct], Callable[[Store, Times], Iterator[Struct]]]]] = {
-    "misses": (Miss, lambda store, times: store.exporting.misses(*times)),
-    "episodes": (Episode, lambda store, times: each_episode(store, *times, time.time())),
-    "calls": (Call, lambda store, times: store.exporting.calls(*times)),
-    "exposures": (Exposure, lambda store, times: store.exporting.exposures(*times)),
-    "audit": (AuditEntry, lambda store, times: store.audit.each(*times)),
+KINDS: Final[Mapping[str, tuple[type[Struct], Callable[[Store, AuditFilter], Iterator[Struct]]]]] = {
+    "misses": (Miss, lambda store, wanted: store.exporting.misses(wanted.since, wanted.until)),
+    "episodes": (Episode, lambda store, wanted: each_episode(store, wanted.since, wanted.until, time.time())),
+    "calls": (Call, lambda store, wanted: store.exporting.calls(wanted.since, wanted.until)),
+    "exposures": (Exposure, lambda store, wanted: store.exporting.exposures(wanted.since, wanted.until)),
+    "audit": (AuditEntry, lambda store, wanted: store.audit.each(wanted)),
 }
+"""By the kind of records: their type, and what reads those that are wanted. The audit log alone is chosen from by more
+than times."""
 
 
 @click.command("export")
@@ -58,36 +60,55 @@ KINDS: Final[Mapping[str, tuple[type[Struct], Callable[[Store, Times], Iterator[
 )  # fmt: skip
 @click.option("--since", type=read_duration, metavar="TIME", help="Only records of the last 7d, 12h, 30min, ...")
 @click.option("--until", type=read_duration, metavar="TIME", help="Only records before the last 7d, 12h, 30min, ...")
+@click.option("--who", default="", metavar="NAME", help="Of audit: only this person or token, by name or principal.")
+@click.option("--action", type=click.Choice(get_args(AuditAction)), help="Of audit: only entries of this kind.")
+@click.option("--target", "about", default="", metavar="NAME", help="Of audit: only entries about this tool or server.")
 @click.option(
     "--output", "-o", "target", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="Write to this file, which must not exist.  [default: stdout]",
 )  # fmt: skip
 @config_option
 def command(
-    path: Path | None, kind: str, form: str, since: float | None, until: float | None, target: Path | None
-) -> int:
+    path: Path | None, kind: str, form: str, since: float | None, until: float | None, who: str, action: str | None,
+    about: str, target: Path | None,
+) -> int:  # fmt: skip
     """Write your records as JSON lines, CSV or Parquet.
 
     An episode is one task with its calls; an exposure is a list of tools that a client received. Records come as they
     were recorded, the oldest first: without the secrets and arguments that were never written. docs/data.md describes
     every column.
 
+    The audit log has who called what, while the setting "audit" is on, and who decided what, always: approvals,
+    blocks, fixes of the page and what people connect. Its entries are only added: foretool never changes or deletes
+    one, and the database refuses it.
+
     \b
     foretool export misses --since 30d > misses.jsonl
     foretool export calls --format csv -o calls.csv
+    foretool export audit --since 7d --who ann
     """
+    if kind != "audit" and (who or action or about):
+        return complain("--who, --action and --target choose entries of the audit log: foretool export audit")
     if form == "parquet":
         if not _has_pyarrow():
             return complain(f"--format parquet needs pyarrow: {install_command('parquet')}")
         if target is None and sys.stdout.isatty():
             return complain("--format parquet writes no text: name a file with --output")
     now = time.time()
-    times = (now - since if since is not None else 0.0, now - until if until is not None else now + 1e9)
-    record, read = KINDS[kind]
+    wanted = AuditFilter(
+        since=now - since if since is not None else 0.0,
+        until=now - until if until is not None else now + 1e9,
+        principal=who,
+        action=action or "",
+        target=about,
+    )
+    config, (record, read) = load(path), KINDS[kind]
+    if kind == "audit" and not config.settings.audit:
+        output.warn('Calls are not kept: set "audit" to true in the block "foretool" of the config.')
     try:
-        with open_existing_store(load(path).storage) as store, _opened(target) as out:
+        with open_existing_store(config.storage) as store, _opened(target) as out:
             write = {"jsonl": _write_lines, "csv": _write_csv, "parquet": _write_parquet}[form]
-            write(out, record, read(store, times))
+            write(out, record, read(store, wanted))
     except FileExistsError:
         return complain(f"--output: {target} exists; name another file, or remove it first")
     except BrokenPipeError:

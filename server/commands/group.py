@@ -47,7 +47,6 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "replay": "Say what other settings would have done to the tasks on record.",
         "bench": "Measure how well tools are found, beside BM25 and one encoder.",
         "export": "Write your records as JSON lines, CSV or Parquet.",
-        "audit": "Show who called what and who decided what, as kept for good.",
     },
     "Keep": {
         "review": "Show what servers changed since approval; approve or block it.",

@@ -445,7 +445,8 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     of arguments as well."""
     audit: bool = False
     """Keeps who called which tool when, with which outcome: a token by its name, a person by issuer and `sub`.
-    `foretool audit` shows it. No setting and no command deletes from it; what is approved or blocked is always kept."""
+    `foretool export audit` writes it. No setting and no command deletes from it; what is approved or blocked is always
+    kept."""
     commit: Commit = "before"
     """When records are written: `before` the answer that they are about, so that none is lost when foretool is killed;
     or `behind` it, about once a second, which keeps the way to a distant database out of each call. Then the records of

@@ -42,13 +42,14 @@ class AuditStore(Subject):
             self._database, f"WHERE {_WITHIN} ORDER BY id DESC LIMIT :limit", {**_values(wanted), "limit": limit}
         )
 
-    def each(self, since: float, until: float) -> Iterator[AuditEntry]:
-        """Yield the entries of a time, the oldest first."""
+    def each(self, wanted: AuditFilter) -> Iterator[AuditEntry]:
+        """Yield the entries that are wanted, the oldest first."""
         last = 0
         while True:
             page = _AUDIT.find_all(
-                self._database, "WHERE id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?", (last, since, until, PAGE)
-            )
+                self._database, f"WHERE id > :last AND {_WITHIN} ORDER BY id LIMIT :limit",
+                {**_values(wanted), "last": last, "limit": PAGE},
+            )  # fmt: skip
             yield from page
             if len(page) < PAGE:
                 return

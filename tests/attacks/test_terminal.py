@@ -83,7 +83,7 @@ def test_no_text_of_a_server_or_a_client_makes_a_row_or_steers_the_terminal(
 JSON = [
     ["misses"], ["misses", "1"], ["tools"], ["status"], ["status", "--clients"],
     ["status", "--stats", "--since", "3000w"],
-    ["audit"], ["list"], ["doctor"], ["review"], ["search", "adds numbers"], ["tools", "--needs"],
+    ["list"], ["doctor"], ["review"], ["search", "adds numbers"], ["tools", "--needs"],
     ["misses", "--confused", "--since", "3000w"],
 ]  # fmt: skip
 

@@ -81,9 +81,9 @@ async def test_the_client_of_the_sdk_signs_a_person_in_by_itself_and_calls_a_too
     asked = parse_qs(urlsplit(kept.links[0]).query)
     assert asked["resource"] == [url] and asked["scope"] == ["mcp"] and asked["code_challenge_method"] == ["S256"]
     assert kept.tokens is not None and kept.tokens.access_token.count(".") == 2
-    command = [sys.executable, "-P", "-m", "foretool", "audit", "--json", "--config", str(path)]
+    command = [sys.executable, "-P", "-m", "foretool", "export", "audit", "--config", str(path)]
     shown = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=True)
-    (entry, *_) = json.loads(shown.stdout)
+    entry = json.loads(shown.stdout.splitlines()[-1])
     assert (entry["action"], entry["target"], entry["outcome"]) == ("call", called, "ok")
     assert entry["principal"].startswith("oauth:") and entry["name"] == "ann"
     stored = await asyncio.to_thread(path.parent.joinpath("store.sqlite3").read_bytes)

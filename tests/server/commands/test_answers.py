@@ -63,7 +63,6 @@ LINES: dict[str, Sequence[str]] = {
     "learn": ("learn",),
     "learn --report": ("learn", "--report"),
     "learn --rollback": ("learn", "--rollback"),
-    "audit": ("audit",),
     "forget": ("forget", "--server", "sky", "--dry-run"),
     "doctor": ("doctor", "--fix", "--dry-run"),
     "doctor --explain CODE": ("doctor", "--explain", "ft316"),

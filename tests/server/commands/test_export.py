@@ -142,3 +142,26 @@ def test_many_records_need_little_memory(tmp_path: Path) -> None:
     # The 20,000 calls alone have 4 MB of arguments.
     assert (tmp_path / "calls").stat().st_size > 8_000_000 // 2 and max(peaks) < 8_000_000
     assert len((tmp_path / "episodes").read_text().splitlines()) == 100
+
+
+def test_entries_of_the_audit_log_can_be_chosen(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    path = write_config(tmp_path)
+    ann = AuditEntry(1e9, "oauth:1", "ann", "cursor", "work", "call", "git__push", "refused", session="s")
+    with fill(path) as store:
+        store.audit.add([ann, AuditEntry(1e9 + 9, "user:7", "bob", "", "", "decide", "git", "blocked", "tool push")])
+    for chosen in (["--who", "ann"], ["--who", "oauth:1"], ["--action", "call"], ["--target", "git__push"]):
+        (entry,) = lines(path, "audit", *chosen, capsysbinary=capsysbinary)
+        assert (json.loads(entry)["name"], json.loads(entry)["outcome"]) == ("ann", "refused")
+    assert lines(path, "audit", "--since", "1d", capsysbinary=capsysbinary) == []
+    assert run(["export", "calls", "--who", "ann", "--config", str(path)]) == 2
+    assert b"choose entries of the audit log" in capsysbinary.readouterr().err
+
+
+def test_calls_that_are_not_kept_are_named_beside_the_audit_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for keeps, told in ((False, True), (True, False)):
+        path = write_config(tmp_path, audit=keeps)
+        fill(path).close()
+        assert run(["export", "audit", "--config", str(path)]) == 0
+        assert ('Calls are not kept: set "audit" to true' in capsys.readouterr().err) == told

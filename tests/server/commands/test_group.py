@@ -178,4 +178,4 @@ def test_help_shows_what_people_use_first_and_all_the_rest_behind_an_option(
 
     assert listed("--help") == list(FIRST) and len(FIRST) == 8
     assert listed("--help", "--all") == listed("--all", "--help") == listed("--all") == list(COMMANDS)
-    assert len(COMMANDS) == 29
+    assert len(COMMANDS) == 28

@@ -103,7 +103,6 @@ COMMANDS = {
     "search " + TASK: [LONG],
     f"search {TASK} --tool calc__add": [LONG, "calc__add: not among them"],
     "status --clients": ["a-client-with-a-long-name-of-its-own", "2026.11.22", "legacy"],
-    "audit": [LONG, "oauth:0123456789abcdef0123456789abcdef", "calc", "approved"],
     "status": ["github", "down", "no token"],
     "tools --needs": [LONG, "calc__add"],
     "tools calc__add --needs": [LONG, "calc__add"],

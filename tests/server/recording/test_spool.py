@@ -15,7 +15,7 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.recording.recorder import Recorder, spool_folder
 from foretool.server.recording.spool import Spool, Spooled, find_left
 from foretool.storage.opening import open_serving_store
-from foretool.storage.records import AuditEntry, Call, Miss, Person, SessionRecord, ToolId
+from foretool.storage.records import AuditEntry, AuditFilter, Call, Miss, Person, SessionRecord, ToolId
 
 CALL = Call("s", 1_700_000_000.0, ToolId("git__log"), "git", "name", True, "ok", 12.5, True, "{}", 0)
 MISS = Miss(
@@ -102,5 +102,5 @@ async def test_what_a_killed_proxy_had_to_keep_is_written_once(tmp_path: Path, m
         assert [each.tool for each in other.calls.misses()] == [CALL.tool]
         assert other.sessions.get("s") == private
         assert other.sessions.people() == {"s": ("oauth:ann", False)}  # who opted out is still not learned from
-        assert len(list(other.audit.each(0.0, CALL.at + 1))) == 1
+        assert len(list(other.audit.each(AuditFilter(until=CALL.at + 1)))) == 1
         assert find_left(spool_folder(other)) is None

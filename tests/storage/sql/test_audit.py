@@ -40,8 +40,8 @@ def test_entries_come_back_as_they_were(store: Store) -> None:
 def test_all_of_them_come_out_page_by_page(page: int, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(people, "PAGE", page)
     store.audit.add([replace(CALL, at=float(at)) for at in range(7)])
-    assert [each.at for each in store.audit.each(2.0, 6.0)] == [2.0, 3.0, 4.0, 5.0]
-    assert [each.id for each in store.audit.each(0.0, 9.0)] == [1, 2, 3, 4, 5, 6, 7]
+    assert [each.at for each in store.audit.each(AuditFilter(since=2.0, until=6.0))] == [2.0, 3.0, 4.0, 5.0]
+    assert [each.id for each in store.audit.each(AuditFilter())] == [1, 2, 3, 4, 5, 6, 7]
 
 
 @requirement("trust:audit")
