@@ -14,7 +14,8 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import asdict
 
 from foretool.retrieval import encoders
-from foretool.server.commands import output, stats
+from foretool.server import packs
+from foretool.server.commands import output
 from foretool.server.commands.login import say_until
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
@@ -191,7 +192,7 @@ def command(
         raise click.UsageError("--stats and --clients do not go together")
     config = load(path)
     if wants_stats:
-        return stats.show_stats(config, since, as_json=as_json)
+        return int(packs.require(packs.SHOW_STATS, "status --stats")(config, since, as_json=as_json))
     if wants_clients:
         return _show_clients(config, as_json=as_json)
     status = read_status(config)

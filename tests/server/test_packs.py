@@ -23,6 +23,7 @@ def test_every_part_that_the_core_names_is_there() -> None:
     assert all(
         callable(packs.load_part(name))
         for name in (
+            packs.SHOW_STATS,
             packs.MAKE_PAGE,
             packs.MEASURE_FIXES,
             packs.WATCH,
@@ -43,6 +44,8 @@ ACCESS = {"issuer": "https://login.example.com", "resource": "https://tools.exam
     ("settings", "words", "status", "said"),
     [
         ({}, ["learn"], 2, "learn: this installation lacks the part foretool.learning"),
+        ({}, ["status", "--stats"], 2, "status --stats: this installation lacks the part foretool.desk"),
+        ({}, ["export", "calls"], 2, "export: this installation lacks the part foretool.desk"),
         ({}, ["page"], 2, "page: this installation lacks the part foretool.desk"),
         ({"access": ACCESS}, ["serve", "--http"], 2, "access, per_user: this installation lacks the part"),
         ({"storage": "postgresql://x@127.0.0.1:1/y"}, ["status"], 1, "this installation lacks the part foretool.fleet"),

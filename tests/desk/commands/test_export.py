@@ -15,7 +15,7 @@ import pytest
 from command_fakes import CALC, fill, write_config
 from msgspec.structs import replace
 
-from foretool.server.commands.export import KINDS, safe_cell
+from foretool.desk.commands.export import KINDS, safe_cell
 from foretool.server.commands.group import run
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_store

@@ -9,9 +9,10 @@ from command_fakes import CALC, WEATHER, fill, write_config
 from requirements import requirement
 from rich.console import Console
 
-from foretool.server.commands import output, stats
+from foretool.desk.commands import stats
+from foretool.desk.commands.stats import LONGEST_LINE, by_span, sparkline
+from foretool.server.commands import output
 from foretool.server.commands.group import run
-from foretool.server.commands.stats import LONGEST_LINE, by_span, sparkline
 from foretool.server.recording.costs import Costs
 from foretool.storage.records import Call, Exposure, SessionRecord
 
