@@ -7,6 +7,8 @@
     told      the same, and its answer says that nothing has run yet, as those of foretool do
     foretool  the list of foretool as it is installed, its `instructions`, and its lists as they change
     hook      the same, and behind the user's words what the prompt hook prints for them
+    used      as foretool, but with the storage of a user who has worked on 200 other tasks over the same servers (a
+              script has written that log, `used.py`)
 
 The first four reach the servers directly, under the names that foretool gives their tools.
 """
@@ -19,6 +21,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -28,6 +31,7 @@ from typing import Any, Final, Protocol
 from bench.agents.catalogue import FAILURE
 from bench.agents.decisions import BRIDGES
 from bench.agents.tasks import Task
+from bench.agents.used import work_through
 from bench.clients.messages import Failed, Json
 from bench.clients.stdio import StdioClient
 from bench.retrieval.everyday import wait_until_ready
@@ -35,7 +39,7 @@ from bench.retrieval.pool import Pool, bm25
 from foretool.server.discovery.answer import NOT_DONE
 from foretool.storage.records import Tool, ToolId
 
-ARMS: Final = ("needed", "all", "search", "told", "foretool", "hook")
+ARMS: Final = ("needed", "all", "search", "told", "foretool", "hook", "used")
 DISCOVER: Final = "discover_tools"
 OWN: Final = (DISCOVER, *BRIDGES)
 SEARCH: Final = "search_tools"
@@ -43,6 +47,8 @@ HINT_MS: Final = 10_000
 """The hook's deadline: on a machine that a model keeps busy it would be over before the hook has begun."""
 TYPING_S: Final = 5.0
 """What a user needs to type a wish into a window that has just started; the proxy opens its encoder meanwhile."""
+USED: Final = 200
+"""Tasks that a user has worked on before the arm `used` begins."""
 FOUND: Final = 5
 """Definitions that the model's own search adds."""
 SEARCH_DEFINITION: Final[Json] = {
@@ -153,7 +159,7 @@ class ForetoolClient(StdioClient):
 
 
 class Foretool:
-    """The arms `foretool` and `hook`."""
+    """The arms `foretool`, `hook` and `used`."""
 
     def __init__(self, client: ForetoolClient, instructions: str, hook: Sequence[str] = ()) -> None:
         """`hook`: the command of the prompt hook."""
@@ -164,9 +170,11 @@ class Foretool:
 
     @classmethod
     @asynccontextmanager
-    async def start(cls, command: Sequence[str], config: Path, *, has_hook: bool = False) -> AsyncIterator[Foretool]:
-        """Serve on a config whose servers are known. Each conversation begins with the storage of the first day, and
-        has a shared proxy of its own, which the hook asks as well."""
+    async def start(
+        cls, command: Sequence[str], config: Path, *, has_hook: bool = False, is_used: bool = False
+    ) -> AsyncIterator[Foretool]:
+        """Serve on a config whose servers are known. Each conversation begins with the storage of the first day, or
+        with that after `USED` tasks, and has a shared proxy of its own, which the hook asks as well."""
         kept = config.with_name("first_day.sqlite3")
         if not kept.exists():
             async with StdioClient.serve(command, unrecorded(config)) as client:
@@ -176,6 +184,8 @@ class Foretool:
             # A hook that was never used would rank its first prompt by words alone.
             await asyncio.to_thread(ask_hook, hook_of(command, config), "Hello")
             shutil.copy(config.with_name("foretool.sqlite3"), kept)
+        if is_used:
+            kept = await asyncio.to_thread(use, config, kept)
         with TemporaryDirectory(prefix="conversation-", dir=config.parent, ignore_cleanup_errors=True) as folder:
             own = shared_config(config, Path(folder))
             shutil.copy(kept, own.with_name("foretool.sqlite3"))
@@ -211,6 +221,17 @@ def ask_hook(hook: Sequence[str], prompt: str) -> str:
     environ = {**os.environ, "FORETOOL_HINT_MS": str(HINT_MS)}
     done = subprocess.run(hook, input=json.dumps(event), capture_output=True, text=True, check=True, env=environ)
     return done.stdout.strip()
+
+
+def use(config: Path, first: Path) -> Path:
+    """The storage after `USED` tasks, made from that of the first day where there is none yet."""
+    kept = config.with_name("used.sqlite3")
+    if not kept.exists():
+        own = config.with_name("foretool.sqlite3")
+        shutil.copy(first, own)
+        work_through(config, USED, time.time())
+        shutil.copy(own, kept)
+    return kept
 
 
 def unrecorded(config: Path) -> Path:

@@ -186,8 +186,8 @@ async def open_arm(
     name: str, task: Task, servers: Servers | None, command: Sequence[str], config: Path
 ) -> AsyncIterator[Arm]:
     """One conversation's tools in one arm."""
-    if name in ("foretool", "hook"):
-        async with Foretool.start(command, config, has_hook=name == "hook") as arm:
+    if name in ("foretool", "hook", "used"):
+        async with Foretool.start(command, config, has_hook=name == "hook", is_used=name == "used") as arm:
             yield arm
         return
     assert servers is not None
