@@ -25,13 +25,12 @@ from foretool.learning.list_fill import WholeLists
 from foretool.learning.results import MethodResult, Results, Say
 from foretool.learning.sampling import LIMITS, SampleLimits, read_sample
 from foretool.learning.shared_words import People, choose_episodes, clean_episodes, clean_missed, sharing
-from foretool.learning.timeline import KnownModels, Timeline, read_missed, rename_calls, trusted_tools
+from foretool.learning.timeline import KnownModels, Timeline, drop_calls, read_missed, rename_calls, trusted_tools
 from foretool.retrieval import methods as register
 from foretool.server.catalog import models
 from foretool.server.config.loader import Config
 from foretool.server.learning_schedule import LEARNING
 from foretool.storage.engine import Lead, StorageError
-from foretool.storage.episodes import drop_calls
 from foretool.storage.places import ServerAddress, StorePlace
 from foretool.storage.records import Artifact, Episode, Holder
 from foretool.storage.store import Store

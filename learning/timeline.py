@@ -23,7 +23,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.storage.episodes import drop_calls
 from foretool.storage.records import Artifact, Episode, MissedNeed, MissFilter, Tool, ToolId, Usage
 from foretool.storage.store import Store
 
@@ -290,3 +289,29 @@ def rename_calls(episodes: Iterable[Episode], find: Callable[[str], Tool | None]
         return tuple(tool.id if (tool := find(each)) is not None else each for each in calls)
 
     return [replace(each, calls=rename(each.calls), failed=rename(each.failed)) for each in episodes]
+
+
+def drop_calls(episodes: Iterable[Episode], kept: Mapping[ToolId, object]) -> list[Episode]:
+    """Return the episodes without the calls of tools that are not `kept`, and without episodes that lose all calls.
+
+    Edges between the remaining calls stay, with the new places of these calls.
+    """
+    found: list[Episode] = []
+    for each in episodes:
+        places = [place for place, call in enumerate(each.calls) if call in kept]
+        if len(places) == len(each.calls):
+            found.append(each)
+        elif places:
+            new = {place: number for number, place in enumerate(places)}
+            edges = each.edges
+            if edges is not None:
+                edges = tuple((new[a], new[b]) for a, b in edges if a in new and b in new)
+            found.append(
+                replace(
+                    each,
+                    calls=tuple(each.calls[place] for place in places),
+                    edges=edges,
+                    arguments=tuple(each.arguments[place] for place in places) if each.arguments else (),
+                )
+            )
+    return found

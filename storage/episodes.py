@@ -16,8 +16,6 @@ from itertools import groupby, pairwise
 from math import inf
 from typing import Final
 
-from msgspec.structs import replace
-
 from foretool.storage.records import Episode, Event, Prompt, ToolId
 from foretool.storage.store import Store
 
@@ -256,29 +254,3 @@ def _failed(part: Sequence[Event]) -> tuple[ToolId, ...]:
     calls = [each for each in part if each.kind == "call"]
     worked = {each.text for each in calls if each.ok}
     return tuple(dict.fromkeys(ToolId(each.text) for each in calls if each.text not in worked))
-
-
-def drop_calls(episodes: Iterable[Episode], kept: Mapping[ToolId, object]) -> list[Episode]:
-    """Return the episodes without the calls of tools that are not `kept`, and without episodes that lose all calls.
-
-    Edges between the remaining calls stay, with the new places of these calls.
-    """
-    found: list[Episode] = []
-    for each in episodes:
-        places = [place for place, call in enumerate(each.calls) if call in kept]
-        if len(places) == len(each.calls):
-            found.append(each)
-        elif places:
-            new = {place: number for number, place in enumerate(places)}
-            edges = each.edges
-            if edges is not None:
-                edges = tuple((new[a], new[b]) for a, b in edges if a in new and b in new)
-            found.append(
-                replace(
-                    each,
-                    calls=tuple(each.calls[place] for place in places),
-                    edges=edges,
-                    arguments=tuple(each.arguments[place] for place in places) if each.arguments else (),
-                )
-            )
-    return found

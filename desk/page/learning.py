@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -13,12 +13,6 @@ from foretool.storage.records import Artifact
 
 SHOWN: Final = 200
 """How many trained models are listed."""
-_MEASURES: Final[Mapping[str, str]] = {
-    "mrr": "mean reciprocal rank of the next tool",
-    "in_list": "share of needed tools that were in the list",
-    "hidden": "share of calls whose tool was hidden",
-}
-"""What was compared, by its key in a report."""
 
 
 class Lesson(Struct, frozen=True):
@@ -30,12 +24,11 @@ class Lesson(Struct, frozen=True):
     state: str
     tasks: int
     replayed: int
-    measure: str
     before: float | None
+    """Mean reciprocal rank of the next tool; None where nothing was compared."""
     after: float | None
     difference: tuple[float, float, float] | None
-    """Low end, mean and high end; in tokens per task where hidden calls were measured."""
-    in_tokens: bool
+    """Low end, mean and high end."""
 
 
 class LearningRun(Struct, frozen=True):
@@ -68,7 +61,6 @@ def read_lesson(artifact: Artifact) -> Lesson:
     """Return what a report says, as far as it says it."""
     report: dict[str, Any] = artifact.report
     old, new = report.get("old") or {}, report.get("new") or {}
-    measure = next((key for key in _MEASURES if key in new), "")
     difference = report.get("difference")
     return Lesson(
         kind=artifact.kind,
@@ -77,11 +69,9 @@ def read_lesson(artifact: Artifact) -> Lesson:
         state=_say_state(artifact),
         tasks=int(report.get("episodes") or 0),
         replayed=int(report.get("replayed") or 0),
-        measure=_MEASURES.get(measure, ""),
-        before=old.get(measure),
-        after=new.get(measure),
+        before=old.get("mrr"),
+        after=new.get("mrr"),
         difference=(difference[0], difference[1], difference[2]) if difference and len(difference) == 3 else None,
-        in_tokens=measure == "hidden",
     )
 
 

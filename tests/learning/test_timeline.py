@@ -14,6 +14,7 @@ from foretool.learning.timeline import (
     MOST_REPLAYED,
     KnownModels,
     Timeline,
+    drop_calls,
     read_demonstrations,
     rename_calls,
     trusted_tools,
@@ -64,6 +65,17 @@ def test_calls_of_removed_tools_are_left_out_and_usage_is_as_of_then() -> None:
     held = Timeline([], [Episode((TOOL, GONE)), Episode((TOOL,))], {TOOL: "a"})
     assert [each.calls for each in held.episodes] == [(TOOL,), (TOOL,)]
     assert {tool: each.calls for tool, each in held.usage_before(1).items()} == {TOOL: 1}
+
+
+def test_calls_of_tools_that_no_longer_exist_are_dropped() -> None:
+    a, b, c = ToolId("a"), ToolId("b"), ToolId("c")
+    whole = Episode((a, c))
+    holed = Episode((a, b, c), ("t",), ((0, 1), (0, 2)), at=3.0)
+    assert drop_calls([whole, holed, Episode((b,)), Episode(())], {a: 1, c: 1}) == [
+        whole, Episode((a, c), ("t",), ((0, 1),), at=3.0), Episode(()),
+    ]  # fmt: skip
+    (kept,) = drop_calls([Episode((a, c), arguments=('{"x":"number"}', "{}"))], {c: 1})
+    assert (kept.calls, kept.arguments) == ((c,), ("{}",))
 
 
 def test_the_latest_model_that_has_not_seen_a_place_ranks_it() -> None:

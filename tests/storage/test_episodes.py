@@ -14,7 +14,6 @@ from foretool.storage.episodes import (
     LONGEST,
     are_alike,
     cut_conversation,
-    drop_calls,
     read_episodes,
     read_latest_episodes,
 )
@@ -92,8 +91,6 @@ def test_an_episode_has_the_arguments_of_its_steps_and_the_tools_that_failed(sto
     )
     (found,) = read_episodes(store, now=10.0)
     assert (found.calls, found.arguments, found.failed) == (("a", "c"), ('{"x":"number"}', "{}"), ("b", "d"))
-    (kept,) = drop_calls([found], {ToolId("c"): None})
-    assert (kept.calls, kept.arguments) == (("c",), ("{}",))
 
 
 @requirement("learn:episodes")
@@ -145,15 +142,6 @@ def test_texts_are_alike_if_they_share_half_of_the_shorter_one() -> None:
     assert are_alike("weather in Oslo", "what is the weather in Bergen")
     assert not are_alike("weather in Oslo", "send a mail")
     assert not are_alike("!!!", "...")
-
-
-def test_calls_of_tools_that_no_longer_exist_are_dropped() -> None:
-    a, b, c = ToolId("a"), ToolId("b"), ToolId("c")
-    whole = Episode((a, c))
-    holed = Episode((a, b, c), ("t",), ((0, 1), (0, 2)), at=3.0)
-    assert drop_calls([whole, holed, Episode((b,)), Episode(())], {a: 1, c: 1}) == [
-        whole, Episode((a, c), ("t",), ((0, 1),), at=3.0), Episode(()),
-    ]  # fmt: skip
 
 
 def test_the_latest_episodes_are_those_of_the_whole_log(store: Store) -> None:
