@@ -14,7 +14,9 @@ _BINS = 10
 _EDGE = 1e-3
 """Probabilities nearer to 0 or 1 than this count as this near."""
 _STEPS = 25
-_PRIOR = 4.0
+_SHIFT_PRIOR, _SLOPE_PRIOR = 4.0, 30.0
+"""The inverse variances by which the map is drawn to no change: about what 20 outcomes tell of the shift and 100 of the
+slope, which two or three surprises would otherwise turn."""
 _MOST = 10.0
 """The largest slope and shift."""
 
@@ -29,14 +31,30 @@ class Platt(Struct, frozen=True):
         return sigmoid(self.slope * logit(probability) + self.shift)
 
 
+class Recalibration(Struct, frozen=True):
+    """What the outcomes of earlier searches make of the gate's probabilities. The default changes nothing."""
+
+    first: Platt = Platt()
+    """For the probability that the first tool is right."""
+    shown: Platt = Platt()
+    """For the probability that a needed tool is among the first k, for a k above 1."""
+
+    def among(self, k: int, probability: float) -> float:
+        """Return the true probability that a needed tool is among the first k."""
+        return (self.first if k == 1 else self.shown)(probability)
+
+
+AS_SHIPPED = Recalibration()
+
+
 def platt(outcomes: Sequence[Outcome]) -> Platt:
-    """Fit a logistic regression on the log-odds (Platt 1999) by Newton's method. A prior with the weight of `_PRIOR`
-    outcomes draws it towards no change, so that a few move little. The slope never reverses the order."""
+    """Fit a logistic regression on the log-odds (Platt 1999) by Newton's method. A normal prior draws it towards no
+    change, so that a few outcomes move little. The slope never reverses the order."""
     said = [(logit(probability), true) for probability, true in outcomes]
     slope, shift = 1.0, 0.0
     for _ in range(_STEPS):
-        down, across = _PRIOR * (slope - 1.0), _PRIOR * shift
-        h11, h12, h22 = _PRIOR, 0.0, _PRIOR
+        down, across = _SLOPE_PRIOR * (slope - 1.0), _SHIFT_PRIOR * shift
+        h11, h12, h22 = _SLOPE_PRIOR, 0.0, _SHIFT_PRIOR
         for x, true in said:
             p = sigmoid(slope * x + shift)
             down += (p - true) * x

@@ -12,7 +12,7 @@ every set of encoders, each with and without learned models. Encoders that nobod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from math import ceil, log
 from pathlib import Path
@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from foretool.retrieval.calibration import logit, sigmoid
+from foretool.retrieval.calibration import AS_SHIPPED, Recalibration, logit, sigmoid
 from foretool.retrieval.chances import LEARNED, LEAST_BEST, gains
 from foretool.retrieval.clauses import is_story
 from foretool.retrieval.ranking import CLEARLY, Evidence, Ranked, Ranking
@@ -30,6 +30,9 @@ from foretool.storage.records import Level
 HIGH, _MEDIUM = 0.90, 0.55
 """Where the first tool is right with the one probability, the level is high; medium where a needed tool is among the
 first `WITHIN` with the other."""
+LEAST_HIGH = 0.85
+"""Where the first tool is right with a lower probability before recalibration, the level is not high, however often the
+log of this machine was right: it says nothing of a task whose tool is not there."""
 READ = 0.7
 """Nothing is sure about a task of whose words a smaller share can be read: another language, code, figures."""
 _PROMISE = 0.90
@@ -131,9 +134,9 @@ class Judgement(Struct, frozen=True):
         return self.held[min(shown, WITHIN, len(self.held)) - 1]
 
 
-def judge(ranking: Ranking, calibrate: Callable[[float], float] | None = None) -> Judgement:
-    """Judge a ranking. `calibrate` turns a probability into what such probabilities have been worth so far; the level
-    and the number of tools follow from its results."""
+def judge(ranking: Ranking, recalibration: Recalibration = AS_SHIPPED) -> Judgement:
+    """Judge a ranking. `recalibration` turns a probability into what such probabilities have been worth so far; the
+    level and the number of tools follow from its results."""
     if not ranking.ranked:
         return Judgement("none", None, 0)
     chances = tuple(gains(weights_for(ranking).gain, ranking.ranked))
@@ -144,13 +147,13 @@ def judge(ranking: Ranking, calibrate: Callable[[float], float] | None = None) -
     if not _is_learned(ranking, chances) and all(_is_chance(each, said) for each in ranking.evidence):
         return Judgement("none", said, 0, chances, held)
     named = all(evidence.named for evidence in ranking.evidence)
-    if calibrate is None or named:
-        calibrate = float
-    # What a log says of the first five can take a level away from the first tool alone, and not give it one.
-    is_right = min(held[0], calibrate(held[0])) >= HIGH - _ROUNDED
+    if named:
+        recalibration = AS_SHIPPED
+    is_right = held[0] >= LEAST_HIGH - _ROUNDED and recalibration.first(held[0]) >= HIGH - _ROUNDED
     is_sure = named or (is_right and is_ahead(ranking) and is_read(ranking) and not is_story(ranking.task))
-    level: Level = "high" if is_sure else "medium" if calibrate(said) >= _MEDIUM else "low"
-    enough = next((k for k, each in enumerate(held, 1) if calibrate(each) >= _PROMISE - _ROUNDED), len(held))
+    level: Level = "high" if is_sure else "medium" if recalibration.shown(said) >= _MEDIUM else "low"
+    worth = (recalibration.among(k, each) for k, each in enumerate(held, 1))
+    enough = next((k for k, each in enumerate(worth, 1) if each >= _PROMISE - _ROUNDED), len(held))
     return Judgement(level, said, enough if named else max(enough, min(LEAST_SHOWN, len(held))), chances, held)
 
 

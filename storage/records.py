@@ -256,6 +256,8 @@ class Discovery(Struct, frozen=True):
     probability: float | None = None
     """The gate's prediction that the first five matches, or all if they are fewer, contain a needed tool; None if it
     made none."""
+    first_probability: float | None = None
+    """The gate's prediction that the first match is a right one; None if it made none of this match."""
 
 
 class DiscoveryOutcome(Struct, frozen=True):
@@ -267,6 +269,10 @@ class DiscoveryOutcome(Struct, frozen=True):
     """As in its `Discovery`."""
     rank: int | None
     """Rank of the tool that was called first; None if another tool was needed, or the client searched again."""
+    first: ToolId
+    """The first match."""
+    first_probability: float | None
+    """As in its `Discovery`."""
 
 
 class Event(Struct, frozen=True):

@@ -863,6 +863,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "gate:high": Promise("docs/retrieval.md: confidence", "high says that the first tool is the right one"),
     "gate:unread": Promise("docs/retrieval.md: confidence", "nothing is sure about a task that cannot be read"),
     "gate:harmless": Promise("docs/retrieval.md: confidence", "in doubt no tool that deletes stands first"),
+    "gate:use": Promise(
+        "docs/retrieval.md: confidence", "high is said more often after right first tools and less after wrong ones"
+    ),
     "gate:none": Promise("docs/retrieval.md: confidence", "a task no tool fits is told so"),
     "gate:adaptive": Promise("docs/retrieval.md: confidence", "an answer shows as many tools as the promise takes"),
     "gate:learned": Promise("docs/retrieval.md: confidence", "what something learned ranks surely is never none"),

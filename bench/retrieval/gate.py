@@ -1,6 +1,7 @@
 """Measures how far the gate's levels hold, or fits it.
 
-    python -m bench.retrieval.gate DATA [--fit] [--sets a,b] [--sample N] [--vectors FILE] [--without-wordings]
+    python -m bench.retrieval.gate DATA [--fit] [--sets a,b] [--sample N] [--log N] [--vectors FILE]
+        [--without-wordings]
 
 The gate says how likely the first tool of a search is a right one, and how likely a needed one is among the first k.
 DATA holds sets as `bench.retrieval.ranking` reads them. The output is one JSON object for each of `EXAMINED`, whose
@@ -9,7 +10,10 @@ families took no part in the fit: how often the first tool is right, the area un
 (`floor`), how often `high` is said and right, the share of right first tools that are said to be `high`, and how often
 `high` is said of the same queries once the tools they need are gone, and once those are gone as well that say nearly
 the same (`unserved_high`). `held` is the share of queries whose needed tool is among as many tools as the gate asks
-for. Then it says what is said of `unserved.json`, which no tool of the real servers serves, and how well queries that
+for. `after` has the same once the log has `--log` searches for the same tools and what was called after each: the mean
+of `DRAWS` logs, drawn from the train split or, where that has too few, from the queries, of which the others are judged
+then. Their client calls the best needed tool that it is shown, and finds it by another search where it is shown none.
+Then it says what is said of `unserved.json`, which no tool of the real servers serves, and how well queries that
 need a tool are told from others. Tools of well-known servers have the wishes that come with foretool, as in a proxy.
 
 `--fit` writes `retrieval/gate.json` instead, from the train splits of `FITTED`, from everyday tasks over real servers
@@ -51,15 +55,17 @@ from bench.retrieval import everyday
 from bench.retrieval.pool import Pool
 from foretool.learning.training import Material, TooLittle
 from foretool.retrieval import chances, confidence, encoders, methods
-from foretool.retrieval.calibration import calibration_error
+from foretool.retrieval.calibration import AS_SHIPPED, Recalibration, calibration_error
 from foretool.retrieval.confidence import Gate, GateWeights, Logistic
 from foretool.retrieval.corpus import Shipped
 from foretool.retrieval.known_tools import shipped_wordings
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
+from foretool.server.discovery.answer_shape import LEAST
+from foretool.server.recording.calibration import fit_calibration
 from foretool.storage.opening import open_store
-from foretool.storage.records import Episode, Tool, ToolId
+from foretool.storage.records import DiscoveryOutcome, Episode, Tool, ToolId
 
 FITTED = {
     "toole": "MIT", "toole_multi": "MIT", "ultratool": "MIT", "taskbench_multimedia": "MIT", "octopus": "Apache-2.0",
@@ -81,6 +87,10 @@ UNSERVED_FILE = Path(__file__).with_name("unserved.json")
 """Requests that no tool of the real servers serves: those that the gate was chosen by, and those of the report."""
 SETS = (*EXAMINED, UNSERVED, *DETECTED, OFFERED)
 SAMPLE = 240
+SEARCHES, DRAWS = 50, 10
+"""So many searches are on record where a log takes part, and so many logs are drawn."""
+FEWEST = 30
+"""Fewer queries left to judge tell nothing."""
 ASKED = 200
 """Queries of each train split that the gate is fitted on."""
 AMONG_OTHERS, GONE, IDLE = 80, 100, 100
@@ -141,10 +151,9 @@ class Sample:
         """1 if a needed tool is among the first k, else 0."""
         return float(any(rank <= k for rank in self.ranks))
 
-    @property
-    def is_high(self) -> bool:
-        """Whether the gate is sure."""
-        return confidence.level(self.ranking) == "high"
+    def is_high(self, known: Recalibration = AS_SHIPPED) -> bool:
+        """Whether the gate is sure, with what the log says of its probabilities."""
+        return confidence.judge(self.ranking, known).level == "high"
 
 
 @dataclass(frozen=True)
@@ -291,32 +300,87 @@ def floor(p: Sequence[float], draws: int = 200) -> float:
     return fmean(calibration_error([(each, float(draw.random() < each)) for each in p]) for _ in range(draws))
 
 
-def first_outcome(sample: Sample) -> tuple[float, float]:
+def first_outcome(sample: Sample, known: Recalibration = AS_SHIPPED) -> tuple[float, float]:
     """How likely the gate holds the first tool to be right, and whether it is."""
     held = confidence.judge(sample.ranking).held
-    return (held[0] if held else 0.0), sample.held(1)
+    return (known.first(held[0]) if held else 0.0), sample.held(1)
 
 
-def examine(name: str, data: Sequence[Sample], gone: Sequence[Sample], unserved: Sequence[Sample]) -> Row:
+def recorded_outcome(sample: Sample) -> DiscoveryOutcome:
+    """What the log says of a search whose client calls the best needed tool that it is shown, if it is shown one, and
+    else finds it by another search."""
+    judged = confidence.judge(sample.ranking)
+    shown = max(judged.k, LEAST)
+    rank = min((rank for rank in sample.ranks if rank <= shown), default=None)
+    return DiscoveryOutcome(
+        0.0, judged.among(shown), rank, sample.ranking.ranked[0].tool, judged.held[0] if judged.held else None
+    )
+
+
+def judged_levels(
+    data: Sequence[Sample], gone: Sequence[Sample], unserved: Sequence[Sample], known: Recalibration
+) -> dict[str, float]:
+    """How far the stated probability of the first tool is off, and how often `high` is said: of all, of those whose
+    first tool is right (`right_high`), and of those that are right (`highs_right`, a share of all)."""
+    outcomes = [first_outcome(each, known) for each in data]
+    high = [each.is_high(known) for each in data]
+    right = [each.held(1) for each in data]
+    return {
+        "ece": calibration_error(outcomes),
+        "floor": floor([p for p, _ in outcomes]),
+        "high": fmean(high),
+        "highs_right": fmean(is_high * is_right for is_high, is_right in zip(high, right, strict=True)),
+        "gone_high": fmean(each.is_high(known) for each in gone),
+        "unserved_high": fmean(each.is_high(known) for each in unserved),
+    }  # fmt: skip
+
+
+def write_levels(found: Mapping[str, float], right: float) -> Row:
+    """The levels of one set, rounded; `right`: the share of it whose first tool is right."""
+    told = {name: round(value, 3) for name, value in found.items() if name != "highs_right"}
+    high = found["high"]
+    return told | {
+        "high_right": round(found["highs_right"] / high, 3) if high else None,
+        "right_high": round(found["highs_right"] / right, 3) if right else None,
+    }
+
+
+def examine_after_use(
+    data: Sequence[Sample], gone: Sequence[Sample], unserved: Sequence[Sample], past: Sequence[Sample], searches: int
+) -> Row | None:
+    """The levels once `searches` searches are on record; None where too few queries are left to judge."""
+    drawn: list[dict[str, float]] = []
+    rights: list[float] = []
+    for seed in range(DRAWS):
+        kept = list(past if len(past) >= searches else data)
+        random.Random(seed).shuffle(kept)
+        judged = data if len(past) >= searches else kept[searches:]
+        if len(judged) < FEWEST:
+            return None
+        log = [recorded_outcome(each) for each in kept[:searches] if each.ranking.ranked]
+        drawn.append(judged_levels(judged, gone, unserved, fit_calibration(log).map))
+        rights.append(fmean(each.held(1) for each in judged))
+    mean = {name: fmean(each[name] for each in drawn) for name in drawn[0]}
+    return {"searches": searches, "judged": len(judged), **write_levels(mean, fmean(rights))}
+
+
+def examine(
+    name: str, data: Sequence[Sample], gone: Sequence[Sample], unserved: Sequence[Sample],
+    past: Sequence[Sample] = (), searches: int = 0,
+) -> Row:  # fmt: skip
     """The row of one set; `gone`: the same queries with their tools gone, `unserved`: with those that say nearly the
-    same gone as well."""
+    same gone as well, `past`: other queries of the set."""
     outcomes = [first_outcome(each) for each in data]
-    right = [each for each in data if each.held(1)]
-    high = [each for each in data if each.is_high]
+    right = fmean(true for _, true in outcomes)
     return {
         "set": name,
         "n": len(data),
-        "right": round(fmean(true for _, true in outcomes), 3),
+        "right": round(right, 3),
         "auc": area_under_curve([v for v, hit in outcomes if hit], [v for v, hit in outcomes if not hit]),
-        "ece": round(calibration_error(outcomes), 3),
-        "floor": round(floor([p for p, _ in outcomes]), 3),
-        "high": round(len(high) / len(data), 3),
-        "high_right": round(fmean(each.held(1) for each in high), 3) if high else None,
-        "right_high": round(fmean(each.is_high for each in right), 3) if right else None,
-        "gone_high": round(fmean(each.is_high for each in gone), 3) if gone else None,
-        "unserved_high": round(fmean(each.is_high for each in unserved), 3) if unserved else None,
+        **write_levels(judged_levels(data, gone, unserved, AS_SHIPPED), right),
         "none": round(fmean(confidence.level(each.ranking) == "none" for each in data), 3),
         "held": round(fmean(each.held(confidence.judge(each.ranking).k) for each in data), 3),
+        "after": examine_after_use(data, gone, unserved, past, searches) if searches else None,
     }  # fmt: skip
 
 
@@ -331,14 +395,23 @@ def examined_tasks(path: Path, tools: Sequence[Tool]) -> list[Task]:
     return [Task(query, gold) for query, gold in needs.items()]
 
 
-def examine_set(name: str, data: Path, embedders: Sequence[KeptEncoder], most: int, shipped: Shipped | None) -> Row:
-    """The row of a set. `shipped` gives tools the wordings that come with foretool."""
+def past_tasks(folder: Path, tools: Sequence[Tool]) -> list[Task]:
+    """Queries of the train split, whose file may be compressed; none where there is no such file."""
+    found = next((path for path in (folder / "train.jsonl", folder / "train.jsonl.gz") if path.is_file()), None)
+    return sampled(examined_tasks(found, tools)) if found else []
+
+
+def examine_set(
+    name: str, data: Path, embedders: Sequence[KeptEncoder], most: int, shipped: Shipped | None, searches: int = 0
+) -> Row:
+    """The row of a set. `shipped` gives tools the wordings that come with foretool; `searches` are on record."""
     tools = read_tools(data / name)
     tasks = sampled(examined_tasks(data / name / "dev.jsonl", tools), most)
     pipeline = Pool(tools, {}, embedders, shipped=shipped).pipeline()
     some, alike = tasks[:GONE], tools_alike(pipeline, tools)
     gone, unserved = (samples_without(pipeline, tools, some, alike=each) for each in (None, alike))
-    return examine(name, samples(pipeline, tasks), gone, unserved)
+    past = samples(pipeline, past_tasks(data / name, tools)) if searches else []
+    return examine(name, samples(pipeline, tasks), gone, unserved, past, searches)
 
 
 def examine_unserved(data: Path, embedders: Sequence[KeptEncoder], shipped: Shipped | None) -> Row:
@@ -554,7 +627,7 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
             return
         chosen = arguments.sets.split(",")
         for name in (each for each in EXAMINED if each in chosen and (data / each).is_dir()):
-            yield examine_set(name, data, embedders, most, shipped)
+            yield examine_set(name, data, embedders, most, shipped, arguments.log)
         if UNSERVED in chosen:
             yield examine_unserved(data, embedders, shipped)
         for name, against in ((name, DETECTED[name]) for name in DETECTED if name in chosen):
@@ -581,6 +654,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--sets", default=",".join(SETS), help="sets to examine; default %(default)s")
     parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
     parser.add_argument("--sample", type=int, default=SAMPLE, help="most queries of a set; default %(default)s")
+    parser.add_argument("--log", type=int, default=SEARCHES, help="searches of a log; default %(default)s, 0 for none")
     parser.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
     parser.add_argument("--without-wordings", action="store_true", help="as without those that come with foretool")
     for result in results(parser.parse_args(argv)):

@@ -27,7 +27,14 @@ WHERE relkind IN ('r', 'p') AND relnamespace = to_regnamespace(coalesce(current_
 BASE: Final = 14
 """The number of the tables that `make_tables` makes; databases with a smaller one are of versions before the first
 release, and are refused."""
-STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = ()
+
+
+def add_first_probability(run: Run) -> None:
+    """Keep how likely the first match of a search was held to be right."""
+    run("ALTER TABLE discoveries ADD COLUMN first_probability double precision")
+
+
+STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (("first_probability", add_first_probability),)
 """The steps after `BASE`, in order. What a released step creates never changes."""
 NEWEST: Final = BASE + len(STEPS)
 

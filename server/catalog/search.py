@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from foretool.retrieval.calibration import AS_SHIPPED, Recalibration
 from foretool.retrieval.ranking import Query, Ranking, split_needs
 from foretool.server.transports.tasks import BackgroundWork, in_slices
 from foretool.storage.records import Tool, ToolId, Usage
@@ -208,7 +209,7 @@ class Search(BackgroundWork):
         self._wordings: Mapping[bytes, tuple[str, ...]] = {}
         self._encoders: DenseEnsemble | None = None
         self._slow: Sequence[Ahead] = ()
-        self._calibrate: Callable[[float], float] | None = None
+        self._recalibration = AS_SHIPPED
         self._installed = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_wanted = False
@@ -316,9 +317,9 @@ class Search(BackgroundWork):
             self._is_opening = True
             self._open_encoders()
 
-    def install_calibration(self, calibrate: Callable[[float], float] | None) -> None:
-        """Read levels from what the gate's probabilities have been worth here; None takes them as they are."""
-        self._calibrate = calibrate
+    def install_calibration(self, recalibration: Recalibration) -> None:
+        """Read levels from what the gate's probabilities have been worth here."""
+        self._recalibration = recalibration
 
     def rank(self, query: Query, finds: Finds, limit: int, at_once: int = FEW) -> Ranking:
         """Return the best `limit` tools for a query, less those that may not be found; never waits. `at_once`: so many
@@ -439,7 +440,7 @@ class Search(BackgroundWork):
         """Return how sure a ranking is, and how many of its tools to show."""
         from foretool.retrieval.confidence import judge
 
-        return judge(ranking, self._calibrate)
+        return judge(ranking, self._recalibration)
 
     async def index(self, patience_s: float) -> bool:
         """Index missing tools and wait `patience_s` for it; returns whether none is left. Indexing then goes on."""

@@ -31,6 +31,7 @@ from foretool.server.lists.maker import View
 from foretool.server.methods.skills import SkillOffer
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.apps import is_for_model
+from foretool.server.recording.calibration import read_calibration
 from foretool.server.system.logs import mute_logging
 from foretool.server.trust.policy import FOR_ITS_PAGE
 from foretool.storage.engine import StorageError
@@ -117,6 +118,7 @@ def open_search(
         _keep_vectors(config, new)
         for problem in models.install_models(app.search, app.store):
             output.warn(problem)
+        app.search.install_calibration(read_calibration(app.store.discoveries).map)
         yield app, shown_to
 
 

@@ -353,9 +353,9 @@ def _say_quality(found: Confidence, verbose: bool) -> str:
     said = f"({found.verdicts} searches with a known outcome): right tool in the top {WITHIN}: {found.found:.0%}."
     if found.state == "drifted":
         said += (
-            f" Answers were surer than they should be: of the last {RECENT} searches {found.said:.0%} should have shown"
-            f" the needed tool, {found.came_true:.0%} did. Until these agree again, answers use the confidence that"
-            " foretool was shipped with."
+            f" Answers differ from what they promised: of the last {RECENT} searches {found.said:.0%} should have shown"
+            f" the needed tool, {found.came_true:.0%} did. Until these agree again, confidence is read from these"
+            " searches alone."
         )
     if not verbose:
         return said

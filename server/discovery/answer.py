@@ -242,6 +242,15 @@ def answer(
     )  # fmt: skip
 
 
+class Prediction(Struct, frozen=True):
+    """What the gate predicts of the matches of an answer; None where it predicts nothing."""
+
+    shown: float | None
+    """The probability that a needed tool is among those that are shown, or among the first five of these."""
+    first: float | None
+    """The probability that the first one is right."""
+
+
 class AnswerWriter:
     """Writes answers from what the catalog, the gate and the instructions say."""
 
@@ -259,10 +268,10 @@ class AnswerWriter:
     def write(
         self, arguments: Arguments, query: Query, ranking: Ranking, visible: Visible, reach: Reach,
         told: set[str] | None = None, skills: Sequence[SkillOffer] = (), told_servers: Collection[str] = (),
-    ) -> tuple[Answer, float | None]:  # fmt: skip
-        """Return the answer, and the gate's probability that what it shows, or the first five of it, suffices. `told`:
-        the servers of which the session was told that they are down; those of which this answer says so are added.
-        `skills`: those that fit the task, best first. `told_servers`: those whose words the client has."""
+    ) -> tuple[Answer, Prediction]:  # fmt: skip
+        """Return the answer, and what the gate predicts of it. `told`: the servers of which the session was told that
+        they are down; those of which this answer says so are added. `skills`: those that fit the task, best first.
+        `told_servers`: those whose words the client has."""
         judged = self._search.judge(ranking)
         level, k = judged.level, judged.k
         lacks = Lacks(
@@ -272,6 +281,7 @@ class AnswerWriter:
         )  # fmt: skip
         if lacks.meaning_in and level == "none":
             level, k = "low", min(LEAST_SHOWN, len(ranking.ranked))  # words alone cannot tell that nothing fits
+        judged_first = ranking.ranked[0].tool if ranking.ranked else None
         ranking = replace(ranking, ranked=put_harmless_first(ranking.ranked, level, ranking.task, self._risk_of(reach)))
         settings = self._config.settings
         # Skills are instructions with a name: both are paid from one share of the answer.
@@ -287,7 +297,9 @@ class AnswerWriter:
             told.update(written.down)
             if written.structured.get("note") == say_unread():
                 told.add(UNREAD)
-        return written, judged.among(len(written.matches))
+        matches = written.matches
+        is_judged = bool(judged.held) and bool(matches) and matches[0].tool == judged_first
+        return written, Prediction(judged.among(len(matches)), judged.held[0] if is_judged else None)
 
     def _risk_of(self, reach: Reach) -> Callable[[ToolId], Risk | None]:
         """Return how dangerous a tool is: as the user says, else "destructive" where its name deletes, else as its

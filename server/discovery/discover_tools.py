@@ -225,7 +225,7 @@ class DiscoverTools:
         """Write the answer of one search, record it and what it missed; return the record, with its id, and the
         answer. `started`: when the search began, by `time.perf_counter`; `skills`: those that fit."""
         reach = self._policy.reach(client.profile)
-        answer, probability = self._answers.write(
+        answer, predicted = self._answers.write(
             arguments, query, ranking, session.list.sees, reach, session.told_absent, skills, client.told_servers
         )
         kept = Discovery(
@@ -239,7 +239,8 @@ class DiscoverTools:
             tokens=answer.tokens,
             took_ms=(time.perf_counter() - started) * 1000,
             handle=chat.handle,
-            probability=probability,
+            probability=predicted.shown,
+            first_probability=predicted.first,
         )
         kept = replace(kept, id=self._recorder.discovery(kept))
         left_out = not ranking.ranked and ranking.total > 0

@@ -1,10 +1,12 @@
 """Compares the confidence of answers with what happened after them, and recalibrates the gate where that helps.
 
-From time to time the outcomes of the recorded discoveries are read. A map from the probability of the gate to a better
-one is fitted on the earlier of them. If the map is closer than the gate on the later ones, it is fitted on all, and
-levels and the number of tools follow from it. The gate alone serves until there are enough outcomes, and again when the
-map no longer helps. If what was learned from the earlier outcomes is far off on the later ones, confidence has
-*drifted*: the shipped gate serves, without the map, until later outcomes agree again.
+No single ranking tells how often the tools of this user are found at all, and the log does. From time to time the
+outcomes of the recorded discoveries are read, and the probabilities of the gate are mapped to what they have been worth
+here; levels and the number of tools follow from the result. A few outcomes move little, because the map is drawn
+towards no change. Of the searches with one and the same first tool the latest few count, so that neither a task that
+repeats nor a tool that is always called decides for all others. If the latest outcomes are far off from what the
+earlier ones promised, confidence has *drifted*: the map is made of the latest ones alone until later outcomes agree
+again.
 
 They are read in a thread, over a connection of its own: for a long log that takes tenths of a second, and no call
 should wait for it.
@@ -15,27 +17,29 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from foretool.retrieval.calibration import AS_SHIPPED, Recalibration, calibration_error, conformal_k, coverage, platt
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.opening import open_store
 from foretool.storage.places import StorePlace
-from foretool.storage.records import Discovery, DiscoveryOutcome, Event
+from foretool.storage.records import Discovery, DiscoveryOutcome, Event, ToolId
 from foretool.storage.sql.discoveries import DiscoveryStore
 from foretool.storage.store import Store
 
-if TYPE_CHECKING:
-    from foretool.retrieval.calibration import Platt
-
 EVERY_S: Final = 600.0
 LEAST: Final = 200
-"""Outcomes worth recalibrating on; fewer say less than the shipped gate."""
+"""Fewer outcomes show no drift."""
 _WINDOW: Final = 600
 """The latest outcomes that a map is fitted on: what was true long ago may not be any more."""
+OF_ONE_TOOL: Final = 5
+"""So many of the latest outcomes with one and the same first tool count."""
 RECENT: Final = 100
 """The latest outcomes that show whether confidence has drifted."""
 _DRIFTED: Final = 3.0
@@ -68,24 +72,24 @@ class Confidence(Struct, frozen=True):
     kept: float
     """Share of needed tools among the first `show` on the later half; `show` promises 1 - `EPS`."""
 
-    state: State = "few"
+    state: State = "shipped"
     said: float = 0.0
     """What answers promised over the latest `RECENT` outcomes, in the mean, with the map of the earlier ones."""
     came_true: float = 0.0
     """Share of these outcomes whose needed tool was shown."""
 
 
-State = Literal["few", "shipped", "recalibrated", "drifted"]
-"""What confidence is read from: the shipped gate, because there are too few outcomes or because it is as good; the map;
-or the shipped gate again, because what was learned here no longer holds."""
+State = Literal["shipped", "recalibrated", "drifted"]
+"""What confidence is read from: the shipped gate, because no outcome is known; all outcomes; or the latest ones alone,
+because the earlier ones no longer hold."""
 
 
 class Calibration(Struct, frozen=True):
     """What confidence is read from now, and how the latest outcomes compare with it."""
 
-    state: State = "few"
-    map: Platt | None = None
-    """Turns the gate's probability into a better one; None where the shipped gate serves."""
+    state: State = "shipped"
+    map: Recalibration = AS_SHIPPED
+    """Turns the gate's probabilities into better ones."""
     said: float = 0.0
     came_true: float = 0.0
 
@@ -95,7 +99,7 @@ class Recalibrator(BackgroundWork):
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._due = time.monotonic() + EVERY_S / 10
+        self._due = time.monotonic()
         self.calibration = Calibration()
 
     def tick(self) -> None:
@@ -114,30 +118,50 @@ class Recalibrator(BackgroundWork):
 
 def _read_and_fit(path: StorePlace) -> Calibration:
     with open_store(path) as store:
-        return fit_calibration(discovery_outcomes(store.discoveries))
+        return read_calibration(store.discoveries)
+
+
+def read_calibration(log: DiscoveryStore) -> Calibration:
+    """Return what to read confidence from, by the log. May raise `StorageError`."""
+    return fit_calibration(discovery_outcomes(log))
 
 
 def fit_calibration(outcomes: Sequence[DiscoveryOutcome]) -> Calibration:
     """Return what to read confidence from, by the latest outcomes, the oldest first."""
-    from foretool.retrieval.calibration import platt
-
-    predictions = _predictions(outcomes)[-_WINDOW:]
-    if len(predictions) < LEAST:
+    latest = _leave_out_repeated(outcomes)[-_WINDOW:]
+    predictions = _predictions(latest)
+    if not predictions:
         return Calibration()
+    if len(predictions) < LEAST:
+        return Calibration("recalibrated", _fit(latest))
     said, came_true, errors = _drift(predictions)
     if abs(errors) > _DRIFTED:
-        return Calibration("drifted", None, said, came_true)
-    before, after = _calibration_errors(predictions)
-    if after >= before:
-        return Calibration("shipped", None, said, came_true)
-    return Calibration("recalibrated", platt(predictions), said, came_true)
+        return Calibration("drifted", _fit(latest[-RECENT:]), said, came_true)
+    return Calibration("recalibrated", _fit(latest), said, came_true)
+
+
+def _leave_out_repeated(outcomes: Sequence[DiscoveryOutcome]) -> list[DiscoveryOutcome]:
+    """Return the outcomes without the older ones of first tools that have more than `OF_ONE_TOOL`."""
+    kept, times = list[DiscoveryOutcome](), Counter[ToolId]()
+    for outcome in reversed(outcomes):
+        times[outcome.first] += 1
+        if times[outcome.first] <= OF_ONE_TOOL:
+            kept.append(outcome)
+    return kept[::-1]
+
+
+def _fit(outcomes: Sequence[DiscoveryOutcome]) -> Recalibration:
+    first = [
+        (outcome.first_probability, float(outcome.rank == 1))
+        for outcome in outcomes
+        if outcome.first_probability is not None
+    ]
+    return Recalibration(platt(first), platt(_predictions(outcomes)))
 
 
 def _drift(predictions: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
     """Return what the latest outcomes were predicted to be by the map of the earlier ones, in the mean, what came true
     of it, and by how many standard errors the two differ."""
-    from foretool.retrieval.calibration import platt
-
     recent = predictions[-RECENT:]
     earlier = predictions[: -len(recent)]
     fitted = platt(earlier)
@@ -150,8 +174,6 @@ def _drift(predictions: Sequence[tuple[float, float]]) -> tuple[float, float, fl
 
 def rate_confidence(outcomes: Sequence[DiscoveryOutcome]) -> Confidence:
     """Return the figures that `foretool status` shows."""
-    from foretool.retrieval.calibration import conformal_k, coverage
-
     before, after = _calibration_errors(_predictions(outcomes))
     now = fit_calibration(outcomes)
     ranks = [outcome.rank for outcome in outcomes]
@@ -173,8 +195,6 @@ def _predictions(outcomes: Sequence[DiscoveryOutcome]) -> list[tuple[float, floa
 
 def _calibration_errors(predictions: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Return the calibration error on the later half: as predicted, and after a map fitted on the earlier half."""
-    from foretool.retrieval.calibration import calibration_error, platt
-
     half = len(predictions) // 2
     fitted, later = platt(predictions[:half]), predictions[half:]
     return calibration_error(later), calibration_error([(fitted(p), true) for p, true in later])
@@ -199,11 +219,17 @@ def discovery_outcomes(log: DiscoveryStore, limit: int = 2000) -> list[Discovery
     found = []
     for each in answered:
         if each.id in called:
-            found.append(DiscoveryOutcome(each.at, each.probability, _rank(each, called[each.id])))
+            found.append(_outcome(each, _rank(each, called[each.id])))
         elif (does_serve := served.get(each.id)) is not None:
-            rank = min(len(each.matches), WITHIN) if does_serve else None
-            found.append(DiscoveryOutcome(each.at, each.probability, rank))
+            # What a rating calls sufficient may be any of the tools that were shown.
+            outcome = _outcome(each, min(len(each.matches), WITHIN) if does_serve else None)
+            found.append(replace(outcome, first_probability=None) if does_serve else outcome)
     return found
+
+
+def _outcome(discovery: Discovery, rank: int | None) -> DiscoveryOutcome:
+    first = discovery.matches[0].tool
+    return DiscoveryOutcome(discovery.at, discovery.probability, rank, first, discovery.first_probability)
 
 
 def _served(

@@ -27,7 +27,14 @@ Migration = Callable[["Database"], None]
 BASE: Final = 26
 """The number of the tables that `make_tables` makes; files with a smaller one are of versions before the first
 release, and are refused."""
-MIGRATIONS: Final[tuple[Migration, ...]] = ()
+
+
+def m027_first_probability(db: Database) -> None:
+    """Keep how likely the first match of a search was held to be right."""
+    db.table("discoveries").add_column("first_probability", float)
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (m027_first_probability,)
 """The steps after `BASE`, in order. What a released step creates never changes."""
 NEWEST: Final = BASE + len(MIGRATIONS)
 

@@ -108,7 +108,7 @@ CREATE TABLE "discoveries" (
    "took_ms" REAL NOT NULL,
    "handle" TEXT NOT NULL DEFAULT '',
    "probability" REAL
-);
+, "first_probability" REAL);
 
 CREATE TABLE "calls" (
    "id" INTEGER PRIMARY KEY NOT NULL,

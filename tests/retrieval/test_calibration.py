@@ -34,7 +34,7 @@ def test_the_fit_is_where_its_gradient_is_zero() -> None:
 
 
 def test_what_is_said_too_surely_comes_out_lower_and_in_order() -> None:
-    outcomes = [(0.9, float(at % 10 < 6)) for at in range(100)] + [(0.6, float(at % 10 < 4)) for at in range(100)]
+    outcomes = [(said, float(at % 10 < true)) for said, true in ((0.9, 6), (0.6, 4)) for at in range(1000)]
     found = platt(outcomes)
     assert found(0.9) == pytest.approx(0.6, abs=0.03)
     assert found(0.6) == pytest.approx(0.4, abs=0.03)

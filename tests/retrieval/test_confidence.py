@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from math import exp, log
 
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from requirements import requirement
 
 from foretool.retrieval import confidence
+from foretool.retrieval.calibration import AS_SHIPPED, Platt, Recalibration
 from foretool.retrieval.chances import FEATURES
 from foretool.retrieval.confidence import (
     FAINTEST,
@@ -78,10 +78,10 @@ def test_as_many_tools_are_shown_as_the_promise_takes(monkeypatch: pytest.Monkey
     assert found.k == 9
     assert found.held[:3] == pytest.approx((1 / 2, 2 / 3, 3 / 4))
     assert (found.level, found.probability) == ("medium", pytest.approx(5 / 6))
-    # A log in which such answers held half as often as said: even 25 tools do not reach the promise.
-    doubtful = judge(Ranking(ranked(*[1.0] * 40), 40, (MET,)), lambda said: said / 2)
+    # A log in which such answers held less often than said: even 25 tools do not reach the promise.
+    doubtful = judge(Ranking(ranked(*[1.0] * 40), 40, (MET,)), Recalibration(shown=Platt(shift=-2.0)))
     assert (doubtful.k, doubtful.level, doubtful.probability) == (MOST_SHOWN, "low", found.probability)
-    sure = judge(Ranking(ranked(*[1.0] * 40), 40, (MET,)), lambda said: min(2 * said, 1.0))
+    sure = judge(Ranking(ranked(*[1.0] * 40), 40, (MET,)), Recalibration(shown=Platt(shift=2.0)))
     assert (sure.k, sure.level) == (LEAST_SHOWN, "medium")
     assert judge(Ranking(ranked(1.0, 1.0), 2, (MET,))).k == 2  # there are no more
 
@@ -116,15 +116,18 @@ def test_the_gate_reads_how_well_the_first_tool_meets_the_task_and_how_far_it_is
 
 @requirement("gate:high")
 def test_the_level_is_high_where_the_first_tool_is_right_nine_times_in_ten(monkeypatch: pytest.MonkeyPatch) -> None:
-    def judged(odds: float, calibrate: Callable[[float], float] | None = None) -> str:
+    def judged(odds: float, known: Recalibration = AS_SHIPPED) -> str:
         only(weigh(NO_GAIN, Logistic(4.0, {}), log(odds)), monkeypatch)
-        return judge(sharp(), calibrate).level
+        return judge(sharp(), known).level
 
     assert HIGH == 0.9
     assert (judged(9.0), judged(8.0)) == ("high", "medium")
-    # A log can take the level away and cannot give it: what it knows is how the first five did.
-    assert judged(9.0, lambda said: 0.9 * said) == "medium"
-    assert judged(8.0, lambda said: 1.0) == "medium"
+    # The log can take the level away, and give it where the gate is nearly sure.
+    assert judged(9.0, Recalibration(first=Platt(shift=-0.1))) == "medium"
+    assert judged(8.0, Recalibration(first=Platt(shift=0.2))) == "high"
+    assert judged(5.0, Recalibration(first=Platt(shift=9.0))) == "medium"
+    # What it knows of the first five says nothing of the first.
+    assert judged(8.0, Recalibration(shown=Platt(shift=9.0))) == "medium"
 
 
 @requirement("gate:high")

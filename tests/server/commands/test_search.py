@@ -15,6 +15,7 @@ from foretool.retrieval.encoders import resolve_weights
 from foretool.server.commands.group import run
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_existing_store
+from foretool.storage.records import Call, Discovery, Match, ToolId
 
 
 class Terminal(io.StringIO):
@@ -63,6 +64,38 @@ def test_it_prints_a_table_or_the_answer_itself(path: Path, capsys: pytest.Captu
     assert "sky__forecast" in out and "lexical +" in out and "\nconfidence " in out
     assert run(["search", "weather", "--text", "--config", str(path)]) == 0
     assert capsys.readouterr().out.startswith("confidence: ")
+
+
+@requirement("gate:use")
+def test_it_is_as_sure_as_a_proxy_by_what_followed_earlier_searches(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def level() -> str:
+        assert run(["search", "weather forecast for a city", "--json", "--config", str(path)]) == 0
+        return str(json.loads(capsys.readouterr().out)["confidence"])
+
+    assert level() == "high"
+    with open_existing_store(load(path).storage) as store, store.atomic():
+        for at in range(50):
+            matches = (Match(ToolId(f"old__t{at}"), 1, 1.0),)
+            told = Discovery(
+                "s",
+                float(at),
+                "t",
+                (),
+                None,
+                "high",
+                matches,
+                1,
+                1.0,
+                handle=str(at),
+                probability=0.95,
+                first_probability=0.9,
+            )
+            store.discoveries.add(told)
+            missed = Call("s", at + 0.5, ToolId("old__other"), "u", "bridge", True, "ok", 1.0, True, "", handle=str(at))
+            store.calls.record([missed])
+    assert level() != "high"
 
 
 def test_a_profile_narrows_the_search(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
