@@ -55,7 +55,8 @@ def test_a_step_that_is_unknown_is_refused() -> None:
 def test_tables_from_before_the_first_release_are_refused_with_the_way_out() -> None:
     place = address()
     with open_store(place) as store:
-        store.calls._database.run("UPDATE migrations SET number = ?", (BASE - 1,))  # type: ignore[attr-defined]
+        database = store.calls._database  # type: ignore[attr-defined]
+        database.run("UPDATE migrations SET number = number - ?", (NEWEST - BASE + 1,))
     with pytest.raises(StorageError, match=r"written before the first release .*ALTER SCHEMA foretool RENAME TO"):
         open_store(place)
 
