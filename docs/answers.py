@@ -209,6 +209,8 @@ class UninstallAnswer(Struct):
 
     changes: list[PlannedChange]
     problems: list[str]
+    in_no_client: list[str]
+    """Servers that only foretool's own file will have."""
     data: dict[str, str]
     """Folders that stay, and what they hold."""
     installation: Installation

@@ -24,7 +24,7 @@ from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
 from foretool.server.config.variables import Secrets
 from foretool.server.diagnosis import Diagnosis
-from foretool.server.setup import changes, prompt_hooks
+from foretool.server.setup import changes, leaving, prompt_hooks
 from foretool.server.setup.changes import ChangeError, FileChange
 from foretool.server.setup.clients import KINDS, ClientFile, Machine, client_files, proxy_file, this_machine
 from foretool.server.setup.documents import DocumentError, open_document
@@ -134,7 +134,7 @@ def _apply(planned: Sequence[FileChange], moved: Moved, own_path: Path, as_json:
     """Write everything and return the folder of the copies. Raises `ClickException`."""
     _keep_values(moved)
     try:
-        kept = changes.write_changes(planned, own_path.parent / changes.FOLDER)
+        kept = changes.write_changes(planned, own_path.parent / changes.FOLDER, what="init")
     except ChangeError as error:
         raise ClickException(str(error)) from None
     if not as_json:
@@ -494,15 +494,22 @@ def _report(
 def _undo(own: Path, backups: Path, as_json: bool) -> int:
     before = _text_of(own)
     try:
-        restored, problems = changes.undo(backups)
+        undone, earlier = leaving.undo_init(own, backups)
     except ChangeError as error:
         raise ClickException(str(error)) from None
     _forget_values(before, _text_of(own))
+    status = int(bool(undone.problems))
     if as_json:
-        output.emit({"restored": [str(each) for each in restored], "problems": problems})
-        return int(bool(problems))
-    for path in restored:
+        restored = [str(each) for each in (*undone.restored, *undone.edited)]
+        output.emit({"restored": restored, "problems": undone.problems})
+        return status
+    for path in undone.restored:
         output.say(f"{edits.short(path)} {'is as it was' if path.exists() else 'is gone, as it was before'}")
-    for problem in problems:
+    for path in undone.edited:
+        output.say(f"{edits.short(path)} is as it was, with your edits since")
+    for problem in undone.problems:
         output.say(problem, "yellow")
-    return int(bool(problems))
+    if earlier is not None:
+        again = edits.typed("init --undo", own)
+        output.say(f"An earlier init, of {earlier.moment}, is still in force. To undo that too: {again}")
+    return status

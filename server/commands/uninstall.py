@@ -22,12 +22,11 @@ from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
 from foretool.server.local.opening import forget_answers
-from foretool.server.setup import changes, prompt_hooks
+from foretool.server.setup import changes, leaving, prompt_hooks
 from foretool.server.setup.changes import ChangeError, FileChange
 from foretool.server.setup.clients import client_files, this_machine
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.installation import Command, measure_folder, this_installation
-from foretool.server.setup.leaving import plan_leaving
 from foretool.server.setup.scan import scan
 from foretool.server.setup.shell_hooks import SHELL_HOOKS
 from foretool.storage.places import ServerAddress, local_folder, made_folder
@@ -42,19 +41,22 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
     """Give your clients their servers back, and uninstall foretool.
 
     A client's file that nobody has edited since `foretool init` becomes what it was, byte for byte. Any other one loses
-    foretool alone and gets its servers back. Your config and your records stay; it says where they are.
+    foretool alone, gets its servers back, and keeps your edits. Your config and your records stay; it says where they
+    are, and which of your servers no client will have.
     """
     place = find_place(path, os.environ).path
-    planned, problems = _plan(place)
+    planned, problems, left = _plan(place)
     installed = this_installation()
     if as_json:
         told = [{"path": str(each.path), "why": each.whole_why} for each in planned]
-        output.emit({"changes": told, "problems": problems, "data": _data(place), "installation": installed})
+        output.emit({"changes": told, "problems": problems, "in_no_client": left, "data": _data(place),
+                     "installation": installed})  # fmt: skip
         return 0
     for each in planned:
         output.say(f"{edits.short(each.path)} {each.whole_why}")
     for problem in problems:
         output.say(f"Not changed: {problem}", "yellow")
+    _say_left(left, place)
     if not planned:
         output.say("No client has foretool.")
     elif not dry_run and not _change(planned, place, agreed=agreed):
@@ -70,15 +72,27 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
     return run_commands(installed.uninstall, "Run this?", agreed=agreed, dry_run=dry_run)
 
 
-def _plan(place: Path) -> tuple[list[FileChange], list[str]]:
+def _say_left(names: list[str], place: Path) -> None:
+    """Say which servers only our own file has."""
+    if names:
+        more = f" and {len(names) - edits.SHOWN} more" if len(names) > edits.SHOWN else ""
+        shown = f"{', '.join(names[: edits.SHOWN])}{more}"
+        stay = "stays" if len(names) == 1 else "stay"
+        output.say(f"No client will have {shown}, which {stay} in {edits.short(place)} alone.", "yellow")
+
+
+def _plan(place: Path) -> tuple[list[FileChange], list[str], list[str]]:
+    """Return what changes, a line for each file that cannot be changed, and the servers that no client will have."""
     own = edits.open_file(place, may_be_missing=True).servers()
     found = scan(client_files(this_machine()))
     try:
         own = {name: keyrings.with_values(entry, os.environ) for name, entry in own.items()}
     except KeyringError as error:
         raise ClickException(f"{place}: a value of the keyring cannot be read: {error}") from None
-    planned, problems = plan_leaving(found, place.parent / changes.FOLDER, own)
-    return _with_hooks(planned, problems), problems
+    backups = place.parent / changes.FOLDER
+    planned, problems = leaving.plan_leaving(found, backups, own)
+    planned = [leaving.with_deletion(each, backups) for each in _with_hooks(planned, problems)]
+    return planned, problems, leaving.in_no_client(found, planned, own)
 
 
 def _with_hooks(planned: list[FileChange], problems: list[str]) -> list[FileChange]:
@@ -86,6 +100,8 @@ def _with_hooks(planned: list[FileChange], problems: list[str]) -> list[FileChan
     by_path = {each.path: each for each in planned}
     for hook in (*prompt_hooks.HOOKS.values(), *SHELL_HOOKS.values()):
         file = Path(hook.file).expanduser()
+        if file in by_path and by_path[file].is_gone:
+            continue
         try:
             if change := prompt_hooks.change(hook, file, "", by_path.get(file)):
                 by_path[file] = change
@@ -103,7 +119,7 @@ def _change(planned: list[FileChange], place: Path, *, agreed: bool) -> bool:
         output.say("Nothing was changed.")
         return False
     try:
-        kept = changes.write_changes(planned, place.parent / changes.FOLDER)
+        kept = changes.write_changes(planned, place.parent / changes.FOLDER, what=leaving.UNINSTALL)
     except ChangeError as error:
         raise ClickException(str(error)) from None
     output.say(f"Done. Restart these clients. Their files with foretool are kept in {edits.short(kept)}.")

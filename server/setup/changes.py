@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ from foretool.storage.places import make_private_folder
 FOLDER: Final = "backups"
 """The folder beside our config that has the old files."""
 LIST: Final = "changes.json"
+_STAMP: Final = "%Y%m%d-%H%M%S"
 _UNDONE: Final = "undone.json"
 """The list of changes that were undone: the copies stay."""
 
@@ -44,6 +46,10 @@ class FileChange(Struct, frozen=True):
     """Servers of a client that foretool takes the place of."""
     hooks: str = ""
     """What the hooks of a client do that the same file gets, in words."""
+    is_gone: bool = False
+    """The file is to be deleted; `after` is empty then."""
+    folders: tuple[Path, ...] = ()
+    """Folders that go with a deleted file if nothing else is in them, the innermost first."""
 
     @property
     def whole_why(self) -> str:
@@ -57,22 +63,34 @@ class Protection(Struct, frozen=True):
     mode: int
 
 
-class _Kept(Struct):
+class _Kept(Struct, omit_defaults=True):
     path: str
     copy: str | None
     """The file with the old bytes, beside the list; None if there was no file."""
     mode: int
     after: str
-    """SHA-256 of what was written; "" if only the permissions changed."""
+    """SHA-256 of what was written; "" if only the permissions changed, or if the file was deleted."""
     written: str | None = None
     """The file with what was written, beside the list."""
     new_mode: int = 0
     """The permissions that were given, where only they changed."""
+    what: str = ""
+    """What the run did, in words."""
+    made: list[str] = []
+    """The folders that were made for the file, the innermost first."""
+    is_gone: bool = False
+    """The file was deleted."""
+    is_undone: bool = False
+
+    def is_as_written(self, now: bytes | None) -> bool:
+        return now is None if self.is_gone else now is not None and digest(now) == self.after
 
 
-def write_changes(changes: Sequence[FileChange], backups: Path, protections: Sequence[Protection] = ()) -> Path:
+def write_changes(
+    changes: Sequence[FileChange], backups: Path, protections: Sequence[Protection] = (), what: str = ""
+) -> Path:
     """Write every file, after copies of all of them, then change the permissions of others; return the folder of the
-    copies. Raises `ChangeError`.
+    copies. `what` says what this run does. Raises `ChangeError`.
 
     If one file cannot be written, those that were are put back.
     """
@@ -82,22 +100,15 @@ def write_changes(changes: Sequence[FileChange], backups: Path, protections: Seq
         for number, change in enumerate(changes):
             if _bytes_of(change.path) != change.before:
                 raise ChangeError(f"{change.path}: it has changed in the meantime; run the command again")
-            copy = f"{number:03}-{change.path.name}" if change.before is not None else None
-            if copy is not None:
-                _write(folder / copy, change.before or b"", 0o600)
-            written_copy = f"{number:03}-new-{change.path.name}"
-            _write(folder / written_copy, change.after, 0o600)
-            mode = change.path.stat().st_mode & 0o777 if change.before is not None else 0o600
-            kept.append(_Kept(str(change.path), copy, mode, digest(change.after), written_copy))
+            kept.append(_keep(folder, number, change, what))
         for wanted in protections:
             mode = wanted.path.lstat().st_mode & 0o7777
-            kept.append(_Kept(str(wanted.path), None, mode, "", new_mode=wanted.mode))
-        _write(folder / LIST, msgspec.json.format(msgspec.json.encode(kept)), 0o600)
+            kept.append(_Kept(str(wanted.path), None, mode, "", new_mode=wanted.mode, what=what))
+        _write_list(folder, LIST, kept)
         written: list[FileChange] = []
         for change, each in zip(changes, kept, strict=False):
             try:
-                make_private_folder(change.path.parent)
-                _write(change.path, change.after, each.mode)
+                _make(change, each.mode)
             except OSError as error:
                 _put_back(written, kept)
                 raise ChangeError(f"{change.path}: cannot be written ({error.strerror}); nothing was changed") from None
@@ -109,87 +120,232 @@ def write_changes(changes: Sequence[FileChange], backups: Path, protections: Seq
     return folder
 
 
-def undo(backups: Path) -> tuple[list[Path], list[str]]:
-    """Put back what the latest run changed; return the files, and a line for each that was left alone.
-
-    Raises `ChangeError` if there is nothing to undo.
-    """
-    folder = next((each for each in sorted(backups.glob("*"), reverse=True) if (each / LIST).is_file()), None)
-    if folder is None:
-        raise ChangeError(f"{backups}: there is nothing to undo")
-    try:
-        kept = msgspec.json.decode((folder / LIST).read_bytes(), type=list[_Kept])
-    except (OSError, msgspec.MsgspecError) as error:
-        raise ChangeError(f"{folder / LIST}: cannot be read ({error}); copy the files back by hand") from None
-    restored: list[Path] = []
-    problems: list[str] = []
-    # Permissions first: a file that was changed too gets back both what it held and its permissions.
-    for each in sorted(kept, key=lambda each: not each.new_mode):
-        path = Path(each.path)
-        if each.new_mode:
-            _reopen(path, each, restored, problems)
-            continue
-        try:
-            now = _bytes_of(path)
-        except OSError as error:
-            problems.append(f"{path}: cannot be read ({error.strerror}), so it stays as it is")
-            continue
-        if now is None or digest(now) != each.after:
-            copy = f"; its old text is {folder / each.copy}" if each.copy else ""
-            problems.append(f"{path}: it has changed since, so it stays as it is{copy}")
-            continue
-        try:
-            if each.copy is None:
-                path.unlink()
-            else:
-                _write(path, (folder / each.copy).read_bytes(), each.mode)
-        except OSError as error:
-            problems.append(f"{path}: cannot be put back ({error.strerror})")
-            continue
-        restored.append(path)
-    (folder / LIST).rename(folder / _UNDONE)
-    return restored, problems
+def _keep(folder: Path, number: int, change: FileChange, what: str) -> _Kept:
+    """Copy what a file holds and what it is to hold."""
+    copy = f"{number:03}-{change.path.name}" if change.before is not None else None
+    if copy is not None:
+        _write(folder / copy, change.before or b"", 0o600)
+    mode = change.path.stat().st_mode & 0o777 if change.before is not None else 0o600
+    if change.is_gone:
+        return _Kept(str(change.path), copy, mode, "", what=what, is_gone=True)
+    written_copy = f"{number:03}-new-{change.path.name}"
+    _write(folder / written_copy, change.after, 0o600)
+    made = [str(each) for each in change.path.parents if not each.exists()]
+    return _Kept(str(change.path), copy, mode, digest(change.after), written_copy, what=what, made=made)
 
 
-def _reopen(path: Path, kept: _Kept, restored: list[Path], problems: list[str]) -> None:
-    """Give a file the permissions that it had, unless somebody has changed them since."""
-    try:
-        if path.lstat().st_mode & 0o7777 != kept.new_mode:
-            problems.append(f"{path}: its permissions have changed since, so they stay as they are")
-            return
-        path.chmod(kept.mode)
-    except OSError as error:
-        problems.append(f"{path}: cannot be put back ({error.strerror})")
-        return
-    restored.append(path)
+def _make(change: FileChange, mode: int) -> None:
+    if change.is_gone:
+        delete(change.path, change.folders)
+    else:
+        make_private_folder(change.path.parent)
+        _write(change.path, change.after, mode)
+
+
+def delete(path: Path, folders: Iterable[Path]) -> None:
+    """Delete a file, and those of these folders in which nothing else is. Raises `OSError`."""
+    path.unlink()
+    with suppress(OSError):  # one that is not empty stays, and so do those around it
+        for folder in folders:
+            folder.rmdir()
 
 
 class Earlier(Struct, frozen=True):
     """What a run has changed in a file."""
 
-    before: bytes
+    before: bytes | None
+    """None if there was no file."""
     after: str
     """The digest of what it wrote."""
     written: bytes | None
-    """What it wrote, None if that was not kept."""
+    """What it wrote, None if that was not kept, or if it deleted the file."""
+    made: tuple[Path, ...] = ()
+    """The folders that it made for the file, the innermost first."""
+    is_gone: bool = False
+    """It deleted the file."""
+
+
+Revert = Callable[[Path, bytes, Earlier], bytes]
+"""Takes what a run changed out of a file that was edited since, and keeps the edits. Raises `ValueError`, whose message
+says why it cannot."""
+
+
+class Undone(Struct):
+    """What became of the files of a run that was taken back."""
+
+    restored: list[Path] = []
+    """Those that are what they were, byte for byte."""
+    edited: list[Path] = []
+    """Those that lost what the run changed and kept what was edited since."""
+    problems: list[str] = []
+    """A line for each file that was left alone."""
+
+
+class Run:
+    """A run that changed files, as far as it is not undone."""
+
+    def __init__(self, folder: Path, kept: Sequence[_Kept]) -> None:
+        self.folder, self._kept = folder, kept
+
+    @property
+    def what(self) -> str:
+        return next((each.what for each in self._kept), "")
+
+    @property
+    def moment(self) -> str:
+        """When it ran, as people write it."""
+        return time.strftime("%Y-%m-%d %H:%M", time.strptime(self.folder.name[:15], _STAMP))
+
+    def versions(self, path: Path) -> tuple[bytes | None, bytes | None] | None:
+        """Return what a file held before and behind this run; None if it is not one of the run. Raises `OSError`."""
+        kept = next((each for each in self._kept if each.path == str(path)), None)
+        if kept is None:
+            return None
+        found = _earlier(self.folder, kept)
+        return found.before, found.written
+
+    def undo(
+        self,
+        revert: Revert | None = None,
+        keep: Callable[[Path, Earlier, Undone], str] | None = None,
+        last: Path = Path(),
+    ) -> Undone:
+        """Put back what the run changed.
+
+        `revert` is asked about files that were edited since; `keep` says why a file stays as it is, "" if it does not.
+        The file `last` comes behind all others. What could not be put back can be undone again.
+        """
+        undone = Undone()
+        # Permissions first: a file that was changed too gets back both what it held and its permissions.
+        for each in sorted(self._kept, key=lambda each: (Path(each.path) == last, not each.new_mode)):
+            if not each.is_undone:
+                each.is_undone = self._undo_file(Path(each.path), each, undone, revert, keep)
+        is_whole = all(each.is_undone for each in self._kept)
+        _write_list(self.folder, LIST, self._kept)
+        if is_whole:
+            (self.folder / LIST).rename(self.folder / _UNDONE)
+        return undone
+
+    def _undo_file(
+        self, path: Path, kept: _Kept, undone: Undone, revert: Revert | None,
+        keep: Callable[[Path, Earlier, Undone], str] | None,
+    ) -> bool:  # fmt: skip
+        """Put one file back; return whether nothing is left to do for it."""
+        if kept.new_mode:
+            return _reopen(path, kept, undone)
+        try:
+            now, earlier = _bytes_of(path), _earlier(self.folder, kept)
+        except OSError as error:
+            undone.problems.append(f"{path}: cannot be read ({error.strerror}), so it stays as it is")
+            return False
+        if keep is not None and (why := keep(path, earlier, undone)):
+            undone.problems.append(f"{path} stays: {why}")
+            return True
+        try:
+            if kept.is_as_written(now):
+                self._restore(path, kept, earlier)
+                undone.restored.append(path)
+                return True
+            if now is not None and revert is not None:
+                return self._revert(path, now, kept, revert(path, now, earlier), undone)
+            why = "it has changed since" if now is not None else "it is gone"
+        except ValueError as error:
+            why = str(error)
+        except OSError as error:
+            undone.problems.append(f"{path}: cannot be put back ({error.strerror})")
+            return False
+        copy = f"; its old text is {self.folder / kept.copy}" if kept.copy else ""
+        undone.problems.append(f"{path}: {why}, so it stays as it is{copy}")
+        return revert is None or now is None
+
+    def _restore(self, path: Path, kept: _Kept, earlier: Earlier) -> None:
+        if earlier.before is None:
+            delete(path, earlier.made)
+        else:
+            make_private_folder(path.parent)
+            _write(path, earlier.before, kept.mode)
+
+    def _revert(self, path: Path, now: bytes, kept: _Kept, after: bytes, undone: Undone) -> bool:
+        """Write a file without what the run changed; what it held until now is kept beside the other copies."""
+        _write(self.folder / f"edited-{kept.written or path.name}", now, 0o600)
+        if not after and kept.copy is None:
+            delete(path, map(Path, kept.made))
+            undone.restored.append(path)
+            return True
+        if after != now:
+            _write(path, after, path.stat().st_mode & 0o777)
+        undone.edited.append(path)
+        return True
+
+
+def latest_runs(backups: Path) -> list[Run]:
+    """Return the runs that are not undone, the newest first. Raises `ChangeError` for a list that cannot be read."""
+    found = []
+    for folder in sorted(backups.glob("*"), reverse=True):
+        if (folder / LIST).is_file():
+            try:
+                found.append(Run(folder, _read_list(folder / LIST)))
+            except (OSError, msgspec.MsgspecError) as error:
+                raise ChangeError(f"{folder / LIST}: cannot be read ({error}); copy the files back by hand") from None
+    return found
+
+
+def undo(backups: Path) -> tuple[list[Path], list[str]]:
+    """Put back what the latest run changed; return the files, and a line for each that was left alone.
+
+    Raises `ChangeError` if there is nothing to undo.
+    """
+    runs = latest_runs(backups)
+    if not runs:
+        raise ChangeError(f"{backups}: there is nothing to undo")
+    undone = runs[0].undo()
+    return undone.restored, undone.problems
+
+
+def _reopen(path: Path, kept: _Kept, undone: Undone) -> bool:
+    """Give a file the permissions that it had, unless somebody has changed them since."""
+    try:
+        if path.lstat().st_mode & 0o7777 != kept.new_mode:
+            undone.problems.append(f"{path}: its permissions have changed since, so they stay as they are")
+            return True
+        path.chmod(kept.mode)
+    except OSError as error:
+        undone.problems.append(f"{path}: cannot be put back ({error.strerror})")
+        return False
+    undone.restored.append(path)
+    return True
 
 
 def earlier_versions(path: Path, backups: Path) -> list[Earlier]:
     """Return what each run has changed in a file, the newest first.
 
-    Runs that were undone, that made the file, and copies that cannot be read, are left out.
+    Left out is what was put back, and copies that cannot be read. Lists of an older foretool do not say of each file
+    whether it was put back: what they have counts.
     """
     found = []
     for folder in sorted(backups.glob("*"), reverse=True):
-        try:
-            kept = msgspec.json.decode((folder / LIST).read_bytes(), type=list[_Kept])
-            for each in kept:
-                if each.path == str(path) and each.copy is not None:
-                    written = (folder / each.written).read_bytes() if each.written else None
-                    found.append(Earlier((folder / each.copy).read_bytes(), each.after, written))
-        except (OSError, msgspec.MsgspecError):
-            continue
+        for name in (LIST, _UNDONE):
+            try:
+                kept = _read_list(folder / name)
+                mine = [each for each in kept if each.path == str(path) and not (each.is_undone or each.new_mode)]
+                found += [_earlier(folder, each) for each in mine]
+            except (OSError, msgspec.MsgspecError):
+                continue
     return found
+
+
+def _earlier(folder: Path, kept: _Kept) -> Earlier:
+    before = (folder / kept.copy).read_bytes() if kept.copy else None
+    written = (folder / kept.written).read_bytes() if kept.written else None
+    return Earlier(before, kept.after, written, tuple(map(Path, kept.made)), kept.is_gone)
+
+
+def _read_list(path: Path) -> list[_Kept]:
+    return msgspec.json.decode(path.read_bytes(), type=list[_Kept])
+
+
+def _write_list(folder: Path, name: str, kept: Sequence[_Kept]) -> None:
+    _write(folder / name, msgspec.json.format(msgspec.json.encode(kept)), 0o600)
 
 
 def merge_texts(base: str, one: str, other: str) -> str | None:
@@ -222,7 +378,7 @@ def difference(change: FileChange) -> list[str]:
 
 
 def _new_folder(backups: Path) -> Path:
-    stamp = time.strftime("%Y%m%d-%H%M%S")
+    stamp = time.strftime(_STAMP)
     for number in range(1000):
         folder = backups / f"{stamp}-{number:03}"
         try:

@@ -120,16 +120,23 @@ class JsonDocument:
             self._cut(places, keys, siblings)
 
     def _remove_comments(self, keys: Keys) -> None:
-        """Remove the comment behind a member on its last line, and the lines of comments right above it."""
+        """Remove the comment behind a member on its last line, those before it on its first, and the lines of comments
+        right above it."""
         places = jsonc.places(self._text)
         if keys not in places.keys:
             return
         end = places.ends[keys]
         if behind := re.compile(r"[ \t]*,?([ \t]*//[^\n]*|[ \t]*/\*[^\n]*?\*/[ \t]*(?=\r?\n))").match(self._text, end):
             self._splice(behind.start(1), behind.end(1), "\r" if behind[1].endswith("\r") else "")
-        start = self._text.rfind("\n", 0, places.keys[keys]) + 1
-        above = re.search(r"(?:^[ \t]*//[^\n]*\n)+\Z", self._text[:start], re.MULTILINE)
-        if above and not self._text[start : places.keys[keys]].strip():
+        key = places.keys[keys]
+        start = self._text.rfind("\n", 0, key) + 1
+        if before := re.search(r"^[ \t]*((?:/\*[^\n]*?\*/[ \t]*)+)\Z", self._text[start:key]):
+            self._splice(start + before.start(1), key, "")
+            key = start + before.start(1)
+        above = re.search(
+            r"(?:^[ \t]*(?://[^\n]*|/\*(?:(?!\*/)[\s\S])*\*/[ \t]*\r?)\n)+\Z", self._text[:start], re.MULTILINE
+        )
+        if above and not self._text[start:key].strip():
             self._splice(above.start(), above.end(), "")
 
     def add_item(self, keys: Keys, item: str) -> None:

@@ -1,94 +1,139 @@
-"""What `foretool uninstall` changes: the clients lose foretool and get their own servers back."""
+"""How foretool leaves: what a run of `init` did to a file is taken out of it again, and the user's edits stay.
+
+`foretool init --undo` takes out what the latest run did, `foretool uninstall` what every run did since the file last
+had no foretool. Both use `revert`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from foretool.server.setup import changes, dialects
-from foretool.server.setup.changes import Earlier, FileChange
-from foretool.server.setup.documents import DocumentError, Keys, open_document, value_at
-from foretool.server.setup.launches import starts_foretool
-from foretool.server.setup.scan import FoundFile
+from msgspec.structs import replace
+
+from foretool.server.config import jsonc
+from foretool.server.setup import changes, dialects, prompt_hooks
+from foretool.server.setup.changes import ChangeError, Earlier, FileChange, Run, Undone
+from foretool.server.setup.clients import ClientFile, client_files, this_machine
+from foretool.server.setup.dialects import Entry
+from foretool.server.setup.documents import ConfigDocument, DocumentError, Keys, open_document, value_at
+from foretool.server.setup.launches import config_of, starts_foretool
+from foretool.server.setup.merge import same_server
+from foretool.server.setup.prompt_hooks import HOOKS
+from foretool.server.setup.scan import FoundFile, scan
+from foretool.server.setup.shell_hooks import SHELL_HOOKS
+
+UNINSTALL: Final = "uninstall"
+"""What the list of changes calls a run of `foretool uninstall`."""
 
 
-def plan_leaving(
-    found: Iterable[FoundFile], backups: Path, own: Mapping[str, Any]
-) -> tuple[list[FileChange], list[str]]:
-    """Return a change for each file that has foretool, and a line for each that cannot be changed.
+# One file, one run
 
-    A file that nobody has edited since `init` becomes what it was. Any other one loses foretool alone, and gets back
-    the servers of its oldest copy, with their comments where the lines around them are as `init` wrote them; without a
-    copy it gets those of our own file (`own`).
+
+def revert(file: ClientFile, now: bytes, run: Earlier) -> bytes:
+    """Return a client's file without what a run changed in it; edits since then stay.
+
+    Line by line where the edits leave that a whole; else the entry of foretool goes, and the servers that the run took
+    come back. Empty if the run made the file and nothing else is in it. Raises `DocumentError` for a file that cannot
+    be read.
     """
-    planned: list[FileChange] = []
-    problems: list[str] = []
-    for file in found:
-        ours = [server for server in file.servers if server.is_foretool]
-        if not ours or file.data is None:
-            continue
-        path, copies = file.file.path, changes.earlier_versions(file.file.path, backups)
-        before = _unchanged_since(file.data, copies) or _put_back(file, copies)
-        if before is not None and not _has_foretool(file, before):
-            edits = "" if before == copies[-1].before else ", with your edits since"
-            planned.append(FileChange(path, file.data, before, f"becomes what it was before foretool init{edits}"))
-            continue
-        try:
-            document = file.open()
-            for server in ours:
-                document.remove(server.keys)
-            back = _servers_of(file, copies)
-            if back is None:
-                back = {(*file.file.keys, name): _written(file, entry) for name, entry in own.items()}
-            missing = {keys: entry for keys, entry in back.items() if value_at(document.data(), keys) is None}
-            for keys, entry in missing.items():
-                document.set(keys, entry)
-            count = len(missing)
-        except DocumentError as error:
-            problems.append(f"{path}: {error}")
-            continue
-        why = f"loses foretool and gets {count} server{'' if count == 1 else 's'} back"
-        planned.append(FileChange(path, file.data, document.text().encode(), why))
-    return planned, problems
+    if changes.digest(now) == run.after:
+        return run.before or b""
+    text, before = _decode(now), _decode(run.before or b"")
+    written = _decode(run.written) if run.written is not None else None
+    after = _merge(file, text, before, written)
+    if after is None:
+        after = _put_back(file, text, before, written)
+    return b"" if run.before is None and _is_bare(file, after) else after.encode()
 
 
-def _put_back(file: FoundFile, copies: list[Earlier]) -> bytes | None:
-    """Take out of an edited file what the first run of `init` wrote, line by line; None if that does not fit the edits,
-    or would lose a server."""
-    if not copies or copies[-1].written is None or file.data is None:
-        return None
+def _decode(data: bytes) -> str:
     try:
-        texts = [each.decode() for each in (copies[-1].written, file.data, copies[-1].before)]
-        if (text := changes.merge_texts(*texts)) is None:
-            return None
-        data = open_document(text, file.file.kind).data()
-    except (DocumentError, UnicodeDecodeError):
+        return data.decode()
+    except UnicodeDecodeError:
+        raise DocumentError("expected UTF-8, found other bytes; save it as UTF-8") from None
+
+
+def _merge(file: ClientFile, now: str, before: str, written: str | None) -> str | None:
+    """Take out the lines that a run wrote; None if that does not fit the edits, or would lose or double a server."""
+    if written is None or (text := changes.merge_texts(written, now, before)) is None:
         return None
-    wanted = [*(server.keys for server in file.servers if not server.is_foretool), *(_servers_of(file, copies) or ())]
-    return text.encode() if all(value_at(data, keys) is not None for keys in wanted) else None
+    wanted = {keys: each for keys, each in _entries(file, now).items() if not _starts_foretool(file, each)}
+    try:
+        found = _entries(file, text)
+    except DocumentError:
+        return None
+    is_doubled = file.kind == "json" and bool(jsonc.repeated_keys(text))
+    is_whole = all(found.get(keys) == each for keys, each in wanted.items())
+    is_whole = is_whole and _taken(file, before, written).keys() <= found.keys()
+    return text if is_whole and not is_doubled and not _added(file, text, before) else None
 
 
-def _unchanged_since(data: bytes, copies: list[Earlier]) -> bytes | None:
-    """Follow the copies back from a file as it is now, the newest first; None if it is not what was written."""
-    found = None
-    for copy in copies:
-        if changes.digest(data) != copy.after:
-            break
-        found = data = copy.before
-    return found
+def _put_back(file: ClientFile, now: str, before: str, written: str | None) -> str:
+    """Take our entries and hooks out of a text, and put back the servers that a run took and that it lacks."""
+    document = open_document(now, file.kind)
+    for keys in _added(file, now, before):
+        document.remove(keys)
+    for keys, entry in _taken(file, before, written).items():
+        if value_at(document.data(), keys) is None:
+            document.set(keys, dict(entry))
+    _drop_empty(document, file, before)
+    return without_hooks(file.path, document.text(), before)
 
 
-def _has_foretool(file: FoundFile, data: bytes) -> bool:
-    found = _entries_in(file, open_document(data.decode(), file.file.kind).data())
-    return any(_starts_foretool(file, each) for each in found.values())
+def _drop_empty(document: ConfigDocument, file: ClientFile, before: str) -> None:
+    """Remove the empty object of servers that the file did not have before."""
+    data = open_document(before, file.kind).data()
+    for depth in range(len(file.keys), 0, -1):
+        keys = file.keys[:depth]
+        if value_at(data, keys) is None and value_at(document.data(), keys) in ({}, []):
+            document.remove(keys)
 
 
-def _entries_in(file: FoundFile, data: Any) -> dict[Keys, Mapping[str, Any]]:
-    """Return the entries of a client's file, and where each stands, those of its projects too."""
-    places = [file.file.keys]
-    if file.file.per_project:
-        projects, servers, _ = file.file.per_project
+def without_hooks(path: Path, text: str, before: str) -> str:
+    """Return a text without the hooks of ours that an earlier text of the file did not have. Raises `DocumentError`."""
+    for hook in (*HOOKS.values(), *SHELL_HOOKS.values()):
+        if Path(hook.file).expanduser() == path and prompt_hooks.without_hook(hook, before) == before:
+            text = prompt_hooks.without_hook(hook, text)
+    return text
+
+
+def _is_bare(file: ClientFile, text: str) -> bool:
+    """Return whether a text says nothing but what `init` writes into a new file."""
+    data = open_document(text, file.kind).data()
+    return not {key: value for key, value in (data or {}).items() if (key, value) not in file.top}
+
+
+def _taken(file: ClientFile, before: str, written: str | None) -> dict[Keys, Mapping[str, Any]]:
+    """Return the servers that a run took out of a file, as the client wrote them."""
+    theirs = {keys: each for keys, each in _entries(file, before).items() if not _starts_foretool(file, each)}
+    left = _entries(file, written) if written is not None else {}
+    return {keys: each for keys, each in theirs.items() if keys not in left}
+
+
+def _added(file: ClientFile, now: str, before: str) -> list[Keys]:
+    """Return where foretool stands in a file, and did not before."""
+    had = _entries(file, before)
+    found = _entries(file, now)
+    return [keys for keys, each in found.items() if keys not in had and _starts_foretool(file, each)]
+
+
+def _has_foretool(file: ClientFile, data: bytes | None) -> bool:
+    try:
+        return any(_starts_foretool(file, each) for each in _entries(file, _decode(data or b"")).values())
+    except DocumentError:
+        return False
+
+
+def _entries(file: ClientFile, text: str) -> dict[Keys, Mapping[str, Any]]:
+    """Return the entries of a client's file, and where each stands, those of its projects too. Raises
+    `DocumentError`."""
+    data = open_document(text, file.kind).data()
+    places = [file.keys]
+    if file.per_project:
+        projects, servers, _ = file.per_project
         places += [(projects, folder, servers) for folder in value_at(data, (projects,)) or {}]
     found: dict[Keys, Mapping[str, Any]] = {}
     for place in places:
@@ -100,26 +145,156 @@ def _entries_in(file: FoundFile, data: Any) -> dict[Keys, Mapping[str, Any]]:
     return found
 
 
-def _starts_foretool(file: FoundFile, written: Mapping[str, Any]) -> bool:
+def _starts_foretool(file: ClientFile, written: Mapping[str, Any]) -> bool:
     try:
-        return starts_foretool(file.file.dialect.read(written)[0])
-    except (dialects.DialectError, AttributeError, TypeError, ValueError):
+        return starts_foretool(file.dialect.read(written)[0])
+    except (dialects.DialectError, AttributeError, KeyError, TypeError, ValueError):
         return False
 
 
-def _servers_of(file: FoundFile, copies: list[Earlier]) -> dict[Keys, dict[str, Any]] | None:
-    """Return the entries of the oldest copy of a file, as the client wrote them; None without a readable copy."""
-    for copy in reversed(copies):
-        try:
-            entries = _entries_in(file, open_document(copy.before.decode(), file.file.kind).data())
-        except (DocumentError, UnicodeDecodeError):
+# `foretool init --undo`
+
+
+def undo_init(own: Path, backups: Path) -> tuple[Undone, Run | None]:
+    """Put back what the latest run of `init` changed; return what became of it, and the run before it that is still in
+    force. Raises `ChangeError` if there is nothing to undo.
+
+    Our own file `own` stays while a client still starts foretool with it.
+    """
+    runs = changes.latest_runs(backups)
+    if runs and runs[0].what == UNINSTALL:
+        raise ChangeError(
+            f"{backups}: there is nothing to undo; foretool uninstall put the files back {runs[0].moment}"
+        )
+    if not runs:
+        raise ChangeError(f"{backups}: there is nothing to undo")
+    files = {file.path: file for file in client_files(this_machine()) if file.scope == "user"}
+
+    def revert_edited(path: Path, now: bytes, run: Earlier) -> bytes:
+        if path in files:
+            return revert(files[path], now, run)
+        if path == own:
+            raise ValueError("it has changed since")
+        text, before = _decode(now), _decode(run.before or b"")
+        after = without_hooks(path, text, before)
+        if after == text:
+            raise ValueError("it has changed since")
+        return b"" if run.before is None and after.strip() in ("", "{}") else after.encode()
+
+    def keep(path: Path, run: Earlier, undone: Undone) -> str:
+        return _why_own_stays(own, run, undone) if path == own else ""
+
+    undone = runs[0].undo(revert_edited, keep, own)
+    is_over = len(runs) < 2 or runs[1].what == UNINSTALL
+    return undone, None if is_over else runs[1]
+
+
+def _why_own_stays(own: Path, run: Earlier, undone: Undone) -> str:
+    """Return why our own file stays while the files of clients are put back, "" if nothing keeps it."""
+    if undone.problems:
+        return "a client that was not put back may start foretool with it"
+    if run.before is None:
+        found = scan(each for each in client_files(this_machine()) if each.scope == "user")
+        titles = [file.file.title for file in found if _starts_with(file, own)]
+        if titles:
+            return f"{', '.join(titles)} still {'starts' if len(titles) == 1 else 'start'} foretool with it"
+    return ""
+
+
+def _starts_with(file: FoundFile, own: Path) -> bool:
+    place = os.path.realpath(own)
+    return any(each.is_foretool and config_of(each.entry, os.environ) == place for each in file.servers)
+
+
+# `foretool uninstall`
+
+
+def plan_leaving(
+    found: Iterable[FoundFile], backups: Path, own: Mapping[str, Any]
+) -> tuple[list[FileChange], list[str]]:
+    """Return a change for each file that has foretool, and a line for each that cannot be changed.
+
+    Each run of `init` is taken out, the newest first, back to the state in which the file had no foretool. A file that
+    nobody has edited becomes what it was then; one without copies gets the servers of our own file (`own`).
+    """
+    planned: list[FileChange] = []
+    problems: list[str] = []
+    for file in found:
+        if file.data is None or not any(server.is_foretool for server in file.servers):
             continue
-        return {keys: dict(each) for keys, each in entries.items() if not _starts_foretool(file, each)}
-    return None
+        try:
+            planned.append(_leave(file, file.data, changes.earlier_versions(file.file.path, backups), own))
+        except DocumentError as error:
+            problems.append(f"{file.file.path}: {error}")
+    return planned, problems
 
 
-def _written(file: FoundFile, entry: Any) -> dict[str, Any]:
+def _leave(file: FoundFile, now: bytes, versions: Sequence[Earlier], own: Mapping[str, Any]) -> FileChange:
+    """Return what takes foretool out of one file. Raises `DocumentError`."""
+    runs, after = _since_foretool(file.file, versions), now
+    for run in runs:
+        after = revert(file.file, after, run)
+    if _has_foretool(file.file, after):
+        after = _put_back(file.file, _decode(after), "", "").encode()
+    if not runs:
+        document = open_document(after.decode(), file.file.kind)
+        for name, entry in own.items():
+            if value_at(document.data(), keys := (*file.file.keys, name)) is None:
+                document.set(keys, _written(file.file, entry))
+        after = document.text().encode()
+    path, first = file.file.path, runs[-1] if runs else None
+    if first is not None and first.before is None and not after:
+        return FileChange(path, now, b"", "goes: foretool init made it", is_gone=True, folders=first.made)
+    if first is not None and after == first.before:
+        return FileChange(path, now, after, "becomes what it was before foretool init")
+    if first is not None:
+        return FileChange(path, now, after, "becomes what it was before foretool init, with your edits since")
+    had, has = ({*_entries(file.file, _decode(each))} for each in (now, after))
+    count = len(has - had)
+    return FileChange(path, now, after, f"loses foretool and gets {count} server{'' if count == 1 else 's'} back")
+
+
+def _since_foretool(file: ClientFile, versions: Iterable[Earlier]) -> list[Earlier]:
+    """Return the runs since a file last had no foretool, the newest first."""
+    runs = []
+    for run in versions:
+        if run.is_gone or (run.written is not None and not _has_foretool(file, run.written)):
+            break
+        runs.append(run)
+        if not _has_foretool(file, run.before):
+            break
+    return runs
+
+
+def _written(file: ClientFile, entry: Any) -> dict[str, Any]:
     """Return an entry of ours as the client writes it. Raises `DocumentError`."""
     if not isinstance(entry, Mapping) or not (entry.get("command") or entry.get("url")):
         raise DocumentError("an entry of our own file has no command and no url; correct it first")
-    return dialects.write_entry(file.file.dialect, entry)
+    return dialects.write_entry(file.dialect, entry)
+
+
+def with_deletion(change: FileChange, backups: Path) -> FileChange:
+    """Return a change that deletes a file which `init` made and in which nothing is left."""
+    made = next((each for each in reversed(changes.earlier_versions(change.path, backups))), None)
+    if change.is_gone or made is None or made.before is not None or change.after.strip() not in (b"", b"{}"):
+        return change
+    return replace(change, after=b"", is_gone=True, folders=made.made)
+
+
+def in_no_client(found: Iterable[FoundFile], planned: Sequence[FileChange], own: Mapping[str, Any]) -> list[str]:
+    """Return the servers of our own file that no client will have."""
+    after = {change.path: change.after for change in planned}
+    entries: dict[str, Entry] = {}
+    for file in found:
+        if file.file.scope == "user" and not file.problem:
+            text = _decode(after.get(file.file.path, file.data or b""))
+            for keys, written in _entries(file.file, text).items():
+                entries |= {keys[-1]: _read(file.file, written)}
+    return [name for name, entry in own.items() if name not in entries and not same_server(entry, entries)]
+
+
+def _read(file: ClientFile, written: Mapping[str, Any]) -> Entry:
+    try:
+        return file.dialect.read(written)[0]
+    except (dialects.DialectError, AttributeError, KeyError, TypeError, ValueError):
+        return {}

@@ -52,7 +52,9 @@ def test_an_edited_file_keeps_the_edit_and_gets_its_own_entries_back(client: Pat
         "mcpServers": {"new": {"command": "n"}, "time": {"command": "uvx", "alwaysAllow": ["x"]}},
         "theme": 1,
     }
-    assert b"// mine" in change.after and change.why == "loses foretool and gets 1 server back"
+    assert (
+        b"// mine" in change.after and change.why == "becomes what it was before foretool init, with your edits since"
+    )
 
 
 def test_without_a_copy_the_servers_of_our_file_come_back(tmp_path: Path) -> None:
