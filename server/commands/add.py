@@ -97,7 +97,7 @@ def command(
     that you export: the config then holds no secret.
     """
     if wanted_undo:
-        return edits.undo_latest(path, as_json)
+        return edits.undo_latest(path, as_json, (name,) if name else words[:1])
     try:
         if search:
             return registry_offers.search_registry(registry, " ".join(words), as_json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,16 @@ from foretool.server.config.places import find_place
 from foretool.server.setup.changes import ChangeError
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.masking import mask_text
-from foretool.server.setup.own_servers import OwnServers, read_own_servers, save_edit, undo_edit
+from foretool.server.setup.own_servers import (
+    OwnServers,
+    bring_back,
+    changed_names,
+    is_damaged,
+    last_good,
+    read_own_servers,
+    save_edit,
+    undo_edit,
+)
 
 SHOWN: Final = 8
 """Names of servers that one message lists."""
@@ -52,7 +61,7 @@ def errors_of(place: Path) -> Iterator[None]:
     except OSError as error:
         raise ClickException(f"{place}: cannot be read ({error.strerror}); check its permissions") from None
     except DocumentError as error:
-        raise ClickException(f"{place}: {error}; correct the file first") from None
+        raise ClickException(f"{place}: {error}; correct the file first{way_back(place)}") from None
 
 
 def differing_lines(own: OwnServers) -> list[str]:
@@ -132,9 +141,38 @@ def say_undo(command: str, place: Path, *, dry_run: bool) -> None:
         output.say(f"To take it back: {typed(f'{command} --undo', place)}")
 
 
-def undo_latest(path: Path | None, as_json: bool) -> int:
-    """Put the file back as it was before the latest edit. Returns the exit status."""
+def way_back(place: Path) -> str:
+    """Say how a damaged config file becomes a good one again, behind what is wrong with it; "" if no copy is kept."""
+    if not is_damaged(place) or (good := last_good(place)) is None:
+        return ""
+    return f", or bring back the version of {good[0]}: {typed('doctor --undo', place)}"
+
+
+def _bring_back(place: Path, as_json: bool) -> int:
+    """Write the newest good version in place of a damaged file. Returns the exit status."""
+    good = last_good(place)
+    if good is None:
+        raise ClickException(f"{place}: it is damaged and no earlier version is kept; correct it by hand")
+    with errors_of(place):
+        try:
+            kept = bring_back(place, good[1])
+        except ChangeError as error:
+            raise ClickException(str(error)) from None
+    if as_json:
+        output.emit({"restored": [str(place)], "problems": []})
+    else:
+        output.say(f"{short(place)} was damaged and is the version of {good[0]} again.")
+        output.say(f"The damaged file is kept in {short(kept)}.")
+    return 0
+
+
+def undo_latest(path: Path | None, as_json: bool, names: Sequence[str] = ()) -> int:
+    """Put the file back as it was before the latest edit, or from the newest good copy if it is damaged; refuse if that
+    edit was not one of these names. Returns the exit status."""
     place = find_place(path, os.environ).path
+    if is_damaged(place):
+        return _bring_back(place, as_json)
+    _refuse_other_names(place, names)
     before = _read(place)
     try:
         restored, problems = undo_edit(place)
@@ -148,6 +186,20 @@ def undo_latest(path: Path | None, as_json: bool) -> int:
     for problem in () if as_json else problems:
         output.say(problem, "yellow")
     return int(bool(problems))
+
+
+def _refuse_other_names(place: Path, names: Sequence[str]) -> None:
+    """Refuse to take back an edit that did not change what the user names. Raises `UsageError`."""
+    with errors_of(place):
+        try:
+            changed = changed_names(place) if names else set()
+        except ChangeError as error:
+            raise ClickException(str(error)) from None
+    if changed and (other := next((name for name in names if name not in changed), "")):
+        what = ", ".join(sorted(changed))
+        raise click.UsageError(
+            f"the latest change was one of {what}, not of {other!r}; --undo without a name takes that back"
+        )
 
 
 def _read(place: Path) -> str:
@@ -195,7 +247,7 @@ def _edits(
         @json_option
         def run(path: Path | None, as_json: bool, names: tuple[str, ...], dry_run: bool, wanted_undo: bool) -> int:
             if wanted_undo:
-                return edits.undo_latest(path, as_json)
+                return edits.undo_latest(path, as_json, names)
             own = edits.open_file(path)
             edits.require_names(own, names)
             with edits.errors_of(own.path):

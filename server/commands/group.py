@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
+from pathlib import Path
 from typing import Final
 
 import click
@@ -11,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from foretool._version import __version__
 from foretool.server.commands.exit import INTERRUPTED, WRONG, complain
+from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
 from foretool.server.packs import COMMANDS_OF_PACKS, import_from
 from foretool.storage.engine import StorageError
@@ -156,7 +159,7 @@ def run(arguments: Sequence[str]) -> int:
             )
         )
     except ConfigError as error:
-        return complain(f"{error} [{error.code}]")
+        return complain(f"{error}{_way_back(error)} [{error.code}]")
     except click.ClickException as error:
         return complain(error.format_message(), error.exit_code)
     except StorageError as error:
@@ -165,6 +168,16 @@ def run(arguments: Sequence[str]) -> int:
         return complain(fit_hint(str(error)), WRONG)
     except click.Abort:
         return INTERRUPTED
+
+
+def _way_back(error: ConfigError) -> str:
+    """Say how a damaged config becomes a good one again, "" if no copy is kept."""
+    found = re.match(r"(.+?):\d+:\d+: ", str(error))
+    if error.code != Code.CONFIG_SYNTAX or found is None:
+        return ""
+    from foretool.server.commands.edits import way_back  # only a damaged config needs it
+
+    return way_back(Path(found[1]))
 
 
 def _sentence(text: str) -> str:

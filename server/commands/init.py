@@ -112,7 +112,8 @@ def command(
     except OSError as error:
         raise ClickException(f"{own_path}: cannot be read ({error.strerror}); check its permissions") from None
     except (DocumentError, UnicodeDecodeError) as error:
-        raise ClickException(f"{own_path}:{error}; correct the file first") from None
+        back = edits.way_back(own_path)
+        raise ClickException(f"{own_path}:{error}; correct the file first{back}") from None
     add = partial(_with_hooks, files=files, config=own_path, with_profiles=with_profiles)
     planned = _add_hooks(planned, add, wants_hook, wants_shell_hook, asks=asks)
     if not as_json:
@@ -232,9 +233,9 @@ def _add_hooks(
     wants_shell_hook: bool | None, *, asks: bool,
 ) -> list[FileChange]:  # fmt: skip
     """Return the changes with the hooks that are wanted; `add` adds those of one kind."""
-    has_some = add(add(planned, hooks=HOOKS), hooks=SHELL_HOOKS) != planned
+    has_some = add(planned, hooks=HOOKS) != planned and not _has_hook()
     if asks and wants_hook is wants_shell_hook is None and has_some:
-        wants_hook, wants_shell_hook = _choose_hooks()
+        wants_hook = _wants_prompt_hook()
     for hooks, is_wanted in ((HOOKS, wants_hook), (SHELL_HOOKS, wants_shell_hook)):
         planned = add(planned, hooks=hooks) if is_wanted else planned
     return planned
@@ -262,14 +263,18 @@ def _wants_profiles(files: Sequence[FoundFile], merged: Merged) -> bool:
     return bool(_seen_by_more(files, merged)) and click.confirm(question, default=False)
 
 
-def _choose_hooks() -> tuple[bool, bool]:
-    """Ask which hooks clients get: the prompt hook, and that of the shell."""
-    output.say_paragraph(
-        "Two hooks: `prompt` names likely tools to the model at each prompt; `shell` notes which commands did what"
-        " a tool does (their names, on this machine)."
-    )
-    answer = click.prompt("Add which?", type=click.Choice(["prompt", "both", "none"]), default="prompt")
-    return answer != "none", answer == "both"
+def _wants_prompt_hook() -> bool:
+    return click.confirm("\nLet clients with hooks show the model likely tools at each prompt?", default=False)
+
+
+def _has_hook() -> bool:
+    """Return whether a client runs our prompt hook already."""
+    for hook in HOOKS.values():
+        with suppress(DocumentError, OSError, UnicodeDecodeError):
+            text = read_regular(Path(hook.file).expanduser()).decode()
+            if prompt_hooks.without_hook(hook, text) != text:
+                return True
+    return False
 
 
 def _keep_widest(conflict: Conflict) -> Choice:

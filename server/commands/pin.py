@@ -54,7 +54,7 @@ def command(
     With --remove, TOOL is the name or the pattern that was pinned.
     """
     if wanted_undo:
-        return edits.undo_latest(path, as_json)
+        return edits.undo_latest(path, as_json, patterns)
     own = edits.open_file(path)
     config = load(path)
     if not patterns:

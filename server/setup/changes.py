@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -194,7 +194,7 @@ class Run:
     @property
     def moment(self) -> str:
         """When it ran, as people write it."""
-        return time.strftime("%Y-%m-%d %H:%M", time.strptime(self.folder.name[:15], _STAMP))
+        return _moment(self.folder)
 
     def versions(self, path: Path) -> tuple[bytes | None, bytes | None] | None:
         """Return what a file held before and behind this run; None if it is not one of the run. Raises `OSError`."""
@@ -332,6 +332,23 @@ def earlier_versions(path: Path, backups: Path) -> list[Earlier]:
             except (OSError, msgspec.MsgspecError):
                 continue
     return found
+
+
+def kept_texts(path: Path, folders: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
+    """Yield the copies of a file, the newest first, and when each was made. Those that cannot be read are left out."""
+    found = [each for backups in folders for each in backups.glob("[0-9]*")]
+    for folder in sorted(found, key=lambda each: each.name, reverse=True):
+        for name in (LIST, _UNDONE):
+            with suppress(OSError, msgspec.MsgspecError):
+                for each in _read_list(folder / name):
+                    if each.path == str(path) and not each.new_mode:
+                        version = _earlier(folder, each)
+                        texts = (version.before,) if each.is_undone else (version.written, version.before)
+                        yield from ((_moment(folder), text) for text in texts if text is not None)
+
+
+def _moment(folder: Path) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.strptime(folder.name[:15], _STAMP))
 
 
 def _earlier(folder: Path, kept: _Kept) -> Earlier:

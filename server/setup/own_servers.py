@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -140,6 +141,46 @@ def undo_edit(place: Path) -> tuple[list[Path], list[str]]:
     """Put the file back as it was before the latest edit; return the files that were put back, and a line for each that
     was left alone. Raises `ChangeError` if there is no earlier version."""
     return changes.undo(copies_of(place))
+
+
+def changed_names(place: Path) -> set[str]:
+    """Return the servers and the pins that the latest edit changed, empty if there is none. Raises `ChangeError`."""
+    runs = changes.latest_runs(copies_of(place))
+    try:
+        texts = runs[0].versions(place) if runs else None
+        old, new = (OwnServers(place, each) for each in texts or (None, None))
+    except (OSError, DocumentError):
+        return set()
+    names = {name for name in {**old.servers(), **new.servers()} if old.servers().get(name) != new.servers().get(name)}
+    pins = [{each for pinned in own.pins().values() for each in pinned} for own in (old, new)]
+    return names | (pins[0] ^ pins[1])
+
+
+def last_good(place: Path) -> tuple[str, bytes] | None:
+    """Return the newest copy of a config file that can be read, and when it was made; None without one."""
+    for moment, text in changes.kept_texts(place, (copies_of(place), place.parent / changes.FOLDER)):
+        with suppress(DocumentError):
+            OwnServers(place, text)
+            return moment, text
+    return None
+
+
+def is_damaged(place: Path) -> bool:
+    """Return whether a config file is there and is not what JSON demands."""
+    try:
+        read_own_servers(place)
+    except DocumentError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def bring_back(place: Path, text: bytes) -> Path:
+    """Write an earlier version in place of a damaged file; return the folder with the damaged one. Raises `ChangeError`
+    and `OSError`."""
+    change = FileChange(place, read_regular(place), text, "an earlier version")
+    return changes.write_changes([change], copies_of(place))
 
 
 def read_own_servers(path: Path) -> OwnServers:

@@ -139,3 +139,43 @@ def test_a_broken_file_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_missing_file_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["disable", "a", "--config", str(tmp_path / "none.json")]) == 2
     assert "no such file; run foretool init, or foretool add" in capsys.readouterr().err
+
+
+@requirement("manage:undo")
+def test_a_name_beside_undo_has_to_be_what_the_latest_change_was_of(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in (["remove", "a"], ["disable", "b"]):
+        assert run([*arguments, "--config", str(config)]) == 0
+    before = config.read_bytes()
+    assert run(["remove", "a", "--undo", "--config", str(config)]) == 2
+    said = capsys.readouterr().err
+    assert "the latest change was one of b, not of 'a'; --undo without a name takes that back" in said
+    assert config.read_bytes() == before
+    assert run(["disable", "b", "--undo", "--config", str(config)]) == 0
+    assert run(["remove", "a", "--undo", "--config", str(config)]) == 0 and '"a"' in config.read_text()
+
+
+@pytest.mark.parametrize("command", [["list"], ["doctor"], ["init", "--yes"], ["enable", "b"]], ids=" ".join)
+def test_a_damaged_config_comes_back_by_the_command_that_its_error_names(
+    command: list[str], config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(config.parent))
+    assert run(["disable", "b", "--config", str(config)]) == 0
+    good = config.read_bytes()
+    config.write_bytes(good[:-9])
+    assert run([*command, "--config", str(config)]) != 0
+    said = capsys.readouterr().err
+    assert "or bring back the version of 20" in said and f"foretool doctor --undo --config {config}" in said
+    assert run(["doctor", "--undo", "--config", str(config)]) == 0 and config.read_bytes() == good
+    assert "The damaged file is kept in " in capsys.readouterr().out
+    copies = (config.parent / "backups/edits/mcp.json").rglob("*")
+    assert good[:-9] in [each.read_bytes() for each in copies if each.is_file()]
+
+
+def test_a_damaged_config_without_a_copy_is_left_alone(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config.write_text("{")
+    assert run(["list", "--config", str(config)]) == 1
+    assert "bring back" not in capsys.readouterr().err
+    assert run(["doctor", "--undo", "--config", str(config)]) == 1
+    assert "no earlier version is kept; correct it by hand" in capsys.readouterr().err

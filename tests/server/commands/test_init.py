@@ -427,3 +427,19 @@ def test_the_servers_of_one_client_are_named_together(home: Path, capsys: pytest
     (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": servers}))
     assert run(["init", "--dry-run"]) == 0
     assert "\n  one, two, three from Cursor\n" in capsys.readouterr().out
+
+
+@requirement("setup:one-screen")
+@pytest.mark.parametrize(("typed", "is_added"), [("n\n\ny\n", False), ("n\ny\ny\n", True)], ids=["Enter", "y"])
+def test_a_hook_is_added_only_to_a_plain_yes_and_asked_about_once(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], typed: str, is_added: bool
+) -> None:
+    write_home(home)
+    monkeypatch.setattr("sys.stdin", Terminal(typed))
+    assert run(["init", "--no-start"]) == 0
+    question = "Let clients with hooks show the model likely tools at each prompt? [y/N]"
+    assert question in capsys.readouterr().out
+    assert ("hint --config" in (home / ".claude/settings.json").read_text()) == is_added
+    monkeypatch.setattr("sys.stdin", Terminal("\n\n"))
+    run(["init", "--no-start"])
+    assert (question in capsys.readouterr().out) != is_added
