@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from foretool.server.catalog import names
@@ -106,7 +107,7 @@ def check_config(config: Config) -> Iterator[Finding]:
     servers = f"{plural(len(config.servers) + len(config.broken), 'server')}{off}"
     yield ok("config", f"config: {config.path} ({config.named_by}), {servers}{also}")
     for name, said in config.broken.items():
-        cause = explain_entry(said)
+        cause = explain_entry(said, config.path)
         yield problem("config", cause.code, f"{name}: {cause.what}", cause.do, name)
     for said in config.warnings:
         code = said.code if isinstance(said, Coded) else Code.KEY_NOT_READ
@@ -143,10 +144,10 @@ def check_config(config: Config) -> Iterator[Finding]:
                 yield warning("config", Code.PATTERN_WITHOUT_SERVER, what, do)
 
 
-def explain_entry(said: str) -> Cause:
-    """Return what is wrong with an entry that cannot be used. `said`: the message of the config."""
+def explain_entry(said: str, path: Path) -> Cause:
+    """Return what is wrong with an entry that cannot be used. `said`: the message of the config `path`."""
     code = said.code if isinstance(said, Coded) else Code.SERVER_ENTRY
-    return Cause(code, said, "correct that line; the other servers work")
+    return Cause(code, said, f"correct that line of {printable_line(str(path))}; the other servers work")
 
 
 def _check_relative_arguments(server: Server) -> Iterator[Finding]:

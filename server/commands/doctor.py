@@ -161,7 +161,7 @@ def run_checks(
     """Run every check, with a progress bar, and prepare the search by meaning for what was listed. `may_ask`: before an
     encoder is downloaded."""
     entries = find_registered(config.path) if registered is None else registered
-    with mute_logging(), _progress_bar(config) as on_progress:
+    with mute_logging(), progress_bar(len(config.servers)) as on_progress:
         diagnosis = doctor.diagnose(config, timeout_s, on_progress, registered=entries)
     if any(each.tools for each in diagnosis.upstreams):
         embed_listed(config, may_ask=may_ask)
@@ -209,13 +209,13 @@ def _agrees_to_downloads(config: Config, may_ask: bool) -> bool:
 
 
 @contextmanager
-def _progress_bar(config: Config) -> Iterator[OnProgress]:
+def progress_bar(count: int) -> Iterator[OnProgress]:
     """Show on stderr which upstreams are starting, and which are still being downloaded, if stderr is a terminal."""
-    is_hidden = not sys.stderr.isatty() or not config.servers
+    is_hidden = not sys.stderr.isatty() or not count
     running: dict[str, Stage] = {}
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=output.console(error=True), transient=True, disable=is_hidden) as progress:
-        task = progress.add_task("starting servers", total=len(config.servers))
+        task = progress.add_task("starting servers", total=count)
 
         def on_progress(name: str, stage: Stage) -> None:
             running[name] = stage

@@ -11,7 +11,7 @@ from msgspec import Struct
 from foretool.retrieval.tokens import estimate
 from foretool.server.checks.settings import explain_entry
 from foretool.server.commands import output
-from foretool.server.commands.doctor import embed_listed
+from foretool.server.commands.doctor import embed_listed, progress_bar
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import load
@@ -57,12 +57,14 @@ def _start(path: Path, names: list[str]) -> list[FirstStart]:
         config = load(path)
     except ConfigError as error:
         return [_failed(name, Cause(error.code, str(error), "correct that line")) for name in names]
-    unusable = [_failed(name, explain_entry(config.broken[name])) for name in names if name in config.broken]
+    unusable = [
+        _failed(name, explain_entry(config.broken[name], config.path)) for name in names if name in config.broken
+    ]
     servers = [config.servers[name] for name in names if name in config.servers]
     if not servers:
         return unusable
-    with mute_logging():
-        probes = probe_servers(config, servers, _TIMEOUT_S)
+    with mute_logging(), progress_bar(len(servers)) as on_progress:
+        probes = probe_servers(config, servers, _TIMEOUT_S, on_progress)
     if any(probe.definitions for probe in probes):
         embed_listed(config)
     return [*unusable, *(_describe(probe) for probe in probes)]

@@ -231,10 +231,11 @@ def _choose(fixes: Sequence[MeasuredFix], *, agreed: bool) -> MeasuredFix | None
         raise click.UsageError("there is nobody to ask: add --yes, or --dry-run to change nothing")
     if len(fixes) == 1:
         return fixes[0] if click.confirm("Make this change?") else None
-    answer: int = click.prompt(
-        "Which one? 0 makes none", type=click.IntRange(0, len(fixes)), default=1, show_default=True
+    numbers = [str(number) for number in range(1, len(fixes) + 1)]
+    answer: str = click.prompt(
+        "Which one? n makes none", type=click.Choice([*numbers, "y", "n", "0"]), default="1", show_choices=False
     )
-    return fixes[answer - 1] if answer else None
+    return None if answer in "n0" else fixes[numbers.index(answer) if answer in numbers else 0]
 
 
 def _run(line: str, path: Path | None, *, agreed: bool, dry_run: bool) -> int:

@@ -110,7 +110,7 @@ class Expansion(Struct):
         if default is not None:
             value = value or default
         if value is None:
-            problem = f"variable {name} is not set; export it or write ${{{name}:-default}}"
+            problem = f"variable {name} is not set; write its value there, or ${{{name}:-default}}"
             raise Invalid(self.path, problem, code=Code.VARIABLE_MISSING)
         if name not in _NO_SECRET:
             self.secrets.append((value, name))

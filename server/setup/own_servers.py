@@ -90,8 +90,13 @@ class OwnServers:
         self._document.add_item(_PINS, pattern)
 
     def unpin(self, pattern: str, server: str = "") -> None:
-        """Remove a pattern from our pins, or from those of a server."""
-        self._document.remove_item((self.key, server, "pin") if server else _PINS, pattern)
+        """Remove a pattern from our pins, or from those of a server, and the list that this leaves empty."""
+        keys = (self.key, server, "pin") if server else _PINS
+        self._document.remove_item(keys, pattern)
+        if self.value(keys) == []:
+            self._document.remove(keys)
+        if self.value(_PINS[:1]) == {}:
+            self._document.remove(_PINS[:1])
 
     def set_value(self, keys: jsonc.Path, value: object) -> None:
         """Set any value of the file, also an item of a list. Raises `DocumentError` if something on the way is no

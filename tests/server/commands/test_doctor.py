@@ -72,3 +72,17 @@ def test_a_person_is_asked_before_an_encoder_is_downloaded(
     assert ("encoder some/model is not on this machine" in error) is (not kept)
     assert ("Download it now?" in error) is (typed is not None and not kept)
     assert ('set "encoder" to "auto"' in error) is (not prepares)
+
+
+def test_what_to_do_about_a_variable_names_the_file_and_works_for_a_desktop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NO_SUCH_TOKEN", raising=False)
+    path = write_config(tmp_path, {"one": echo(), "slack": {"command": "x", "env": {"T": "${NO_SUCH_TOKEN}"}}})
+    assert run(["doctor", "--config", str(path)]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "variable NO_SUCH_TOKEN is not set; write its value there, or ${NO_SUCH_TOKEN:-default}" in out
+    advice = out.partition("-> correct that line of ")[2].partition("; the other servers work")[0]
+    assert advice.replace(" ", "") == str(path)
+    assert run(["doctor", "--explain", "FT108"]) == 0
+    assert "starts from a desktop" in " ".join(capsys.readouterr().out.split())

@@ -1,5 +1,6 @@
 """`foretool misses NUMBER --fix`: shows each change with its effect, makes one, keeps comments, and takes it back."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -93,7 +94,8 @@ def test_nothing_is_written_where_nobody_can_be_asked(path: Path, monkeypatch: p
     assert path.read_bytes() == before
 
 
-def test_a_better_name_is_tried_written_and_taken_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def write_missed(tmp_path: Path) -> tuple[Path, str]:
+    """Write a record with a miss that several changes would have spared; return the config and the miss."""
     path = write_recorded(tmp_path, [("when is the eclipse", ["sky__moon"])] * 3, list_tokens=320)
     missed = replace(
         MISS, session="s0", tool="sky__moon", noticed="discovery", cause="budget", rank=2, of=6, exposure=0,
@@ -102,8 +104,13 @@ def test_a_better_name_is_tried_written_and_taken_back(tmp_path: Path, capsys: p
     with open_store(loader.load(path).storage) as store:
         store.calls.record([], [missed])
         (id,) = (each.id for each in store.calls.misses() if each.at == START + 3)
+    return path, str(id)
+
+
+def test_a_better_name_is_tried_written_and_taken_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, id = write_missed(tmp_path)
     before = path.read_bytes()
-    assert fix(path, str(id), "--change", "alias", "--yes") == 0
+    assert fix(path, id, "--change", "alias", "--yes") == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "alias: name sky__moon sky__moon_" in out and "over 3 tasks: per task misses " in out
     with offline.open_offline(loader.load(path)) as app:
@@ -111,3 +118,21 @@ def test_a_better_name_is_tried_written_and_taken_back(tmp_path: Path, capsys: p
         (tool,) = (each for each in app.catalog.tools() if each.name == "moon")
         assert tool.id.startswith("sky__moon_")
     assert fix(path, "--undo") == 0 and path.read_bytes() == before
+
+
+@pytest.mark.parametrize(("typed", "status"), [("y", 0), ("", 0), ("1", 0), ("n", 1), ("0", 1)])
+def test_a_choice_among_changes_takes_yes_and_no(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, status: int
+) -> None:
+    path, id = write_missed(tmp_path)
+    before = path.read_bytes()
+    monkeypatch.setattr("sys.stdin", Typed(f"{typed}\n"))
+    assert fix(path, id) == status
+    assert (path.read_bytes() == before) == bool(status)
+
+
+class Typed(io.StringIO):
+    """What a person types."""
+
+    def isatty(self) -> bool:
+        return True

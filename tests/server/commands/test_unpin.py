@@ -34,3 +34,9 @@ def test_a_tool_that_a_pattern_pins_is_explained(config: Path, capsys: pytest.Ca
     assert run(["pin", "--remove", "sky__none", "--config", str(config)]) == 1
     assert "'sky__none' is not pinned" in capsys.readouterr().err
     assert run(["pin", "--remove", "--config", str(config)]) == 2
+
+
+def test_no_empty_list_stays_behind_the_last_pin(config: Path) -> None:
+    assert run(["pin", "--remove", "calc__add", "calc__*", "sky__moon", "sky__fore*", "--config", str(config)]) == 0
+    found = json.loads(config.read_text())
+    assert "pin" not in found.get("foretool", {}) and "pin" not in found["mcpServers"]["sky"]

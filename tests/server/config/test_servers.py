@@ -105,7 +105,10 @@ def test_a_disabled_server_is_left_out_and_may_be_unfinished() -> None:
             'a.env."A=B": expected a variable\'s name without "=", and no NUL; correct the name',
         ),
         ({"command": "x\0"}, "a.command: expected text, found a NUL character; remove \\u0000"),
-        ({"command": "x", "env": {"T": "${T}"}}, "a.env.T: variable T is not set; export it or write ${T:-default}"),
+        (
+            {"command": "x", "env": {"T": "${T}"}},
+            "a.env.T: variable T is not set; write its value there, or ${T:-default}",
+        ),
     ],
 )
 def test_one_bad_server_is_broken_and_the_others_run(entry: Any, said: str) -> None:
