@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 from pathlib import Path
+from typing import Final
 
 import click
 from click import UsageError
@@ -22,6 +23,10 @@ from foretool.server.config.tokens import DEFAULT, digest
 from foretool.server.setup.clients import ClientFile, client_files, this_machine
 from foretool.server.setup.prompt_hooks import HOOKS, hook_entry
 from foretool.server.setup.registrations import Registration, registration
+from foretool.server.setup.scan import scan
+
+SHOWN: Final = 6
+"""Names of servers that one line has."""
 
 
 @click.command("connect")
@@ -57,9 +62,16 @@ def command(path: Path | None, as_json: bool, profile: str, client: str | None) 
         output.warn(
             f"{chosen} is the client's own file: foretool would start itself; copy your servers to another file"
         )
-    else:
-        output.warn("Then remove your other servers from the client's config; otherwise every tool appears twice.")
+    elif others := _other_servers([files[each.client] for each in found]):
+        output.warn(f"Then remove {others} from the client's config; otherwise every tool appears twice.")
     return 0
+
+
+def _other_servers(files: list[ClientFile]) -> str:
+    """Name the servers that clients have beside foretool."""
+    found = [each.name for file in scan(files) for each in file.servers if not each.is_foretool]
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return f"{', '.join(found[:SHOWN])}{more}"
 
 
 def _files() -> dict[str, ClientFile]:

@@ -1,6 +1,8 @@
 """Exit statuses, and the one line on stderr that explains a failure."""
 
+import shutil
 import sys
+import textwrap
 
 WRONG = 1
 """Something is wrong, for example a broken server or an unknown tool."""
@@ -14,5 +16,13 @@ def complain(message: str, status: int = USAGE) -> int:
     line = " ".join(message.split())
     # A name in the message may hold escape sequences.
     line = line if line.isprintable() else "".join(each if each.isprintable() else " " for each in line)
-    sys.stderr.write(f"foretool: {line}\n")
+    sys.stderr.write(f"{_wrapped(f'foretool: {line}')}\n")
     return status
+
+
+def _wrapped(line: str) -> str:
+    """Break a line between words where a terminal would break it within one."""
+    if not sys.stderr.isatty():
+        return line
+    width = max(shutil.get_terminal_size().columns, 24)
+    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)

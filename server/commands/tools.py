@@ -94,7 +94,9 @@ _ORDERS: Final[dict[str, Callable[[Row], Any]]] = {
 
 @click.command("tools")
 @click.argument("pattern", default="")
-@click.option("--upstream", "-u", default="", metavar="NAME", help="Show only tools of this server.")
+@click.option(
+    "--server", "--upstream", "-u", "upstream", default="", metavar="NAME", help="Show only tools of this server."
+)
 @click.option("--unused", is_flag=True, help="Show only tools that were never called, the largest first.")
 @click.option(
     "--sort",
@@ -137,7 +139,7 @@ def command(
     config = load(path)
     if upstream and upstream not in (*config.servers, *config.broken, *config.disabled):
         known = ", ".join(config.servers)
-        raise ConfigError(f"--upstream: {config.path} has no server {upstream!r}; it has: {known}", Code.OPTION_WRONG)
+        raise ConfigError(f"--server: {config.path} has no server {upstream!r}; it has: {known}", Code.OPTION_WRONG)
     with offline.open_offline(config) as app:
         if schema:
             tool = app.catalog.find(schema)

@@ -36,12 +36,18 @@ def test_a_client_that_is_not_known_is_said(tmp_path: Path, capsys: pytest.Captu
     assert "no client is called 'emacs'; the clients are claude-code, " in capsys.readouterr().err
 
 
-def test_one_client_is_printed_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write_config(tmp_path)
+def test_one_client_is_printed_for_people(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path, own = write_config(tmp_path), tmp_path / ".claude.json"
+    own.write_text('{"mcpServers": {"time": {"command": "t"}, "foretool": {"command": "foretool", "args": ["serve"]}}}')
     assert run(["connect", "claude-code", "--config", str(path)]) == 0
     out, error = capsys.readouterr()
     assert "\nclaude mcp add --scope user foretool -- " in out and "Cursor" not in out
-    assert error.startswith("Then remove your other servers from")
+    assert error.startswith("Then remove time from the client's config;")
+    own.write_text("{}")
+    assert run(["connect", "claude-code", "--config", str(path)]) == 0 and capsys.readouterr().err == ""
 
 
 def test_a_config_that_is_not_there_yet_is_remarked_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,7 +67,7 @@ def test_a_server_with_tools_of_each_person_is_named_as_such(
     path = write_config(tmp_path, servers, access=access)
     found = told(path, capsys)
     assert (found["personal_servers"], found["unlisted_servers"]) == (["mail"], ["calc"])
-    assert run(["tools", "--config", str(path), "--upstream", "mail"]) == 0
+    assert run(["tools", "--config", str(path), "--server", "mail"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "for each person: mail; who is signed in has tools of their own there" in out
     assert "not known yet: calc;" in out
