@@ -453,6 +453,11 @@ class KeptCall(Struct, frozen=True):
     """The `Call` to record once it is over, as JSON."""
 
 
+MissKind = Literal["tool", "search", "name"]
+"""What was missed: a tool that the client did not see or went round, what a search was for after which no tool was
+called, or a name that no server has."""
+
+
 class Miss(Struct, frozen=True):
     """A needed tool that the client did not see, or that it went round (`bypass`)."""
 
@@ -485,6 +490,13 @@ class Miss(Struct, frozen=True):
     call: int = 0
     """Id of the call that revealed it, or 0. Before it is written: the place of that call in its batch, from 1."""
 
+    @property
+    def kind(self) -> MissKind:
+        """What was missed, of a miss on record."""
+        if self.noticed in ("search", "nothing_found") and not self.call:
+            return "search"
+        return "name" if self.noticed == "unknown_name" else "tool"
+
 
 class MissFilter(Struct, frozen=True):
     """Which misses are wanted; a miss has to fit every condition that is given."""
@@ -507,6 +519,7 @@ class MissCount(Struct, frozen=True):
     """How often one tool was missed for one cause."""
 
     tool: str
+    """"" for searches after which no tool was called."""
     cause: Cause
     count: int
     recovered: int
@@ -515,6 +528,7 @@ class MissCount(Struct, frozen=True):
     tokens: int
     last_at: float
     last_id: int
+    kind: MissKind = "tool"
 
 
 class MissedNeed(Struct, frozen=True):

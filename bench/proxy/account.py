@@ -248,7 +248,7 @@ class Conversation:
         self._handle = ""
         self._passes_handle = draw.random() < 0.5
         self._shown: dict[str, Search] = {}
-        """Tools that a search has shown while the list lacked them."""
+        """Tools that a search has shown while the list lacked them: the latest one, or the one that was for it."""
         self._told: set[str] = set()
         """Tools that the list or a block behind a result has named with their arguments."""
         self._missed: set[tuple[Search | None, str]] = set()
@@ -306,7 +306,10 @@ class Conversation:
             self._account.pursuits.append(self._pursuit)
         self._pursuit.searches.append(search)
         self._account.searches += 1
-        self._shown |= dict.fromkeys(shown - listed, search)
+        for name in shown - listed:
+            known = self._shown.get(name)
+            if known is None or known.wanted != name or name == wanted or known not in self._pursuit.searches:
+                self._shown[name] = search
 
     async def _call(self, name: str) -> None:
         await self._think()
@@ -328,7 +331,7 @@ class Conversation:
     def _note_call(self, name: str, listed: frozenset[str]) -> None:
         search = self._shown.get(name)
         for each in self._pursuit.searches if self._pursuit is not None else ():
-            each.served = each.served or name in each.shown
+            each.served = each.served or each is search or (name in each.shown and name == each.wanted)
         if name in self._told or (search, name) in self._missed or (search is None and name in listed):
             return
         self._missed.add((search, name))
@@ -419,8 +422,9 @@ def expect(pursuit: Pursuit) -> Iterator[Expected]:
     for call in pursuit.calls:
         if call.search is not None:
             paying.append(("discovery", call, call.search))
-        elif vain:
-            paying.append(("search", call, vain.pop()))
+        elif (failed := next((each for each in reversed(vain) if each.wanted == call.tool), None)) is not None:
+            vain.remove(failed)
+            paying.append(("search", call, failed))
         else:
             yield Expected("bridge", call.tool, 0, 0, None, call.listed)
     for place, (noticed, call, search) in enumerate(paying):
@@ -428,10 +432,11 @@ def expect(pursuit: Pursuit) -> Iterator[Expected]:
         yield Expected(noticed, call.tool, share[0], share[1], search, search.listed)
     for search in vain:
         noticed = "search" if search.fits else "nothing_found"
-        if paying:
-            yield Expected(noticed, search.wanted, 0, 0, search, search.listed)
+        cost = (0, 0) if paying else (1, search.tokens)
+        if any(call.tool == search.wanted for _, call, _ in paying):
+            yield Expected(noticed, search.wanted, *cost, search, search.listed)
         elif not search.fits or search is not pursuit.searches[-1]:
-            yield Expected(noticed, "", 1, search.tokens, search, search.listed)
+            yield Expected(noticed, "", *cost, search, search.listed)
 
 
 def _compare_misses(place: Place, account: Account, misses: Sequence[Json]) -> Iterator[Line]:

@@ -41,6 +41,11 @@ class ShownFix(Struct, frozen=True):
     measured: MeasuredFix | None
     """What it would have done to the tasks on record; None while that is not known."""
 
+    @property
+    def is_advised(self) -> bool:
+        """Whether it helps as far as is known, and belongs to the tool."""
+        return self.measured.is_advised if self.measured is not None else not self.fix.is_doubtful
+
 
 class FixPage(Struct, frozen=True):
     """Why a tool was missed, and what can be done about it."""

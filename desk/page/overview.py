@@ -17,6 +17,7 @@ from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.config.loader import Config
 from foretool.server.ledger.conditions import ListedServer, list_servers
+from foretool.server.ledger.story import say_counts
 from foretool.server.recording.costs import FEWEST, Costs, add_costs, by_client, read_costs
 from foretool.server.upstreams.memory import find_running
 from foretool.storage.records import MissCount, MissFilter, ProfileCount
@@ -81,6 +82,11 @@ class OverviewPage(Struct, frozen=True):
     @property
     def misses(self) -> int:
         return sum(each.count for each in self.missed)
+
+    @property
+    def kinds(self) -> str:
+        """How often hidden tools were needed, apart from searches and wrong names."""
+        return say_counts(self.missed)
 
     @property
     def lost(self) -> int:

@@ -17,6 +17,8 @@ from foretool.desk.page.access import Viewer
 from foretool.server.ledger.conditions import Condition
 from foretool.server.ledger.diffs import GONE, NEW
 from foretool.server.ledger.effects import Verdict
+from foretool.server.ledger.fixes import DOUBTFUL
+from foretool.server.ledger.story import A_MISS, UNKNOWN_TOOL, name_miss
 from foretool.server.system.counts import plural
 from foretool.server.trust.text import clean
 from foretool.storage.records import Cause, Noticed
@@ -57,8 +59,9 @@ class Renderer:
             "count": lambda count: f"{count:,}",
             "difference": mark_difference,
             "plural": plural,
+            "missed": name_miss,
         }
-        self._templates.globals |= {"words": words}
+        self._templates.globals |= {"words": words, "a_miss": A_MISS, "no_tool": UNKNOWN_TOOL, "doubtful": DOUBTFUL}
 
     def show(self, template: str, base: str, viewer: Viewer, status: int = 200, **values: Any) -> Response:
         """Return a page. `base`: the relative path from its address to the first page."""

@@ -71,6 +71,8 @@ def _row(name: str, value: Any, default: Any, config: Config) -> SettingRow:
 
 
 def _write(value: Any) -> str:
+    if value is None:
+        return "(not set)"
     if isinstance(value, str):
         return value or "(empty)"
     if isinstance(value, tuple) and all(isinstance(each, str) for each in value):

@@ -40,6 +40,7 @@ from foretool.desk.page.forms import Form, FormError, first, read_form
 from foretool.desk.page.rendering import HERE, Renderer, Words
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, LiveConfig, load_again, stamp
+from foretool.server.ledger.story import say_counts
 from foretool.server.recording.costs import add_everything
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import find_change_mark, open_existing_store
@@ -192,8 +193,9 @@ class Site:
         total, found, counts = misses.read_misses(self._config, wanted)
         servers, clients = misses.servers_of(self._config, viewer), misses.read_clients(self._config, viewer)
         return self._renderer.show(
-            "misses.html", ".", viewer, total=total, misses=found, counts=counts, query=query, servers=servers,
-            clients=clients, older={**query, "before": found[-1].at} if total > len(found) else None,
+            "misses.html", ".", viewer, total=total, kinds=say_counts(counts), misses=found, counts=counts,
+            query=query, servers=servers, clients=clients,
+            older={**query, "before": found[-1].at} if total > len(found) else None,
         )  # fmt: skip
 
     def miss(self, request: Request, viewer: Viewer) -> Response:
@@ -248,6 +250,7 @@ class Site:
         number, work = self._work(request)
         return self._renderer.show(
             "settings.html", ".", viewer, page=page, number=number, now=self._config.settings, times=replays.TIMES,
+            list_tokens=self._config.profiles[""].list_tokens,
             replay=replays.read_replay(work) if work is not None and work.what[0] == "replay" else None,
             runs=learning.read_runs(self._config), confidence=confidence.read_confidence(self._config),
         )  # fmt: skip

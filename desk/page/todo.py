@@ -12,6 +12,7 @@ from foretool.desk.page.access import Viewer
 from foretool.server.app import App
 from foretool.server.config.loader import Config
 from foretool.server.ledger.conditions import ListedServer
+from foretool.server.ledger.fixes import most_missed
 from foretool.server.system.counts import name_some, plural
 from foretool.storage.records import MissCount, ToolId
 
@@ -77,12 +78,10 @@ def _correct(warnings: Sequence[str]) -> list[Todo]:
 
 def _show_tool(app: App, missed: Sequence[MissCount], listed: Collection[ToolId]) -> list[Todo]:
     """Return the most missed tool that a list of now still lacks and that a change would show."""
-    for each in missed:
-        tool = app.catalog.get(ToolId(each.tool)) if each.tool not in listed else None
-        miss = app.store.calls.miss(each.last_id) if tool is not None else None
-        if miss is not None and miss.change:
-            return [Todo(f"Show {each.tool}", f"missed {plural(each.count, 'time')}", f"misses/{each.last_id}")]
-    return []
+    each = most_missed(app, missed, listed)
+    if each is None:
+        return []
+    return [Todo(f"Show {each.tool}", f"missed {plural(each.count, 'time')}", f"misses/{each.last_id}")]
 
 
 def _start(servers: Sequence[ListedServer]) -> list[Todo]:

@@ -150,10 +150,11 @@ class ToolCalls:
     def _refuse(self, call: ToolCall, refusal: Refusal) -> None:
         """Record a call that does not run, and say why: a call by name of a tool that is unknown gets a protocol error
         (specification: tools), every other a text for the model."""
+        misses = refusal.misses if call.exchange.own_session.has_list else ()
         if refusal.record is not None:
-            self._recorder.call(refusal.record, refusal.misses)
+            self._recorder.call(refusal.record, misses)
         else:
-            for miss in refusal.misses:
+            for miss in misses:
                 self._recorder.miss(miss)
         if refusal.unreachable is not None:
             self._links.answer(call.exchange, *refusal.unreachable, refusal.text)

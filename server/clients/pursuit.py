@@ -5,6 +5,10 @@ its searches are paid for once: the missed tools that they led to share the turn
 what was needed is a miss of its own kind, and bears a cost of its own only while no tool was found. Which search failed
 is often known later than the search: a client may search for two things before it calls the first, or search again in
 other words. So each event settles the pursuit anew, and what is on record follows (`Settled`).
+
+A client may also search for a dozen things before it calls the first. So a call ends only the search that led to it:
+the one that ranked the tool highest, and those that asked for the same in other words. Each other search stays one
+after which no tool was called.
 """
 
 from __future__ import annotations
@@ -16,10 +20,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from foretool.storage.episodes import GAP_S, are_alike
-from foretool.storage.records import Cause, Level, Miss, ToolId
+from foretool.storage.records import Cause, Miss, ToolId
 
-_UNSURE: Final[frozenset[Level]] = frozenset(("medium", "low", "none"))
-"""Levels of an answer whose first tool may be a wrong one."""
+NEAR: Final = 3
+"""A tool that a search ranks among so many is near to its words, although the answer did not show it."""
 
 
 class RecentSearch(Struct):
@@ -27,7 +31,6 @@ class RecentSearch(Struct):
 
     miss: Miss
     """The miss that it is if it did not show what was needed, without a cost."""
-    level: Level
     tokens: int
     """Of its answer."""
     shown: frozenset[ToolId]
@@ -45,6 +48,14 @@ class RecentSearch(Struct):
     def rank_of(self, tool: str) -> int:
         """Return the rank of a tool for its words, 0 if it ranked too low to be known."""
         return self.ranked.index(ToolId(tool)) + 1 if tool in self.ranked else 0
+
+    def place_of(self, tool: ToolId) -> int:
+        """Return the rank of a tool, of one that it did not rank that behind all others."""
+        return self.rank_of(tool) or len(self.ranked) + 1
+
+    def is_like(self, task: str) -> bool:
+        """Return whether it asked for the same in other words."""
+        return bool(task) and are_alike(self.miss.query, task)
 
 
 class Need(Struct):
@@ -103,13 +114,23 @@ class Pursuit(Struct):
         return any((need.miss.tool, need.miss.discovery, need.handle) == key for need in self.needs)
 
     def use(self, tools: Sequence[ToolId], discovery: int = 0) -> bool:
-        """Note that tools are called or asked for: the searches that showed one of them were not in vain. Return
-        whether that changes anything."""
-        used = [each for each in self.searches if each.id == discovery or not each.shown.isdisjoint(tools)]
+        """Note that tools are called or asked for, after a search if it is known which: the searches that led to them
+        were not in vain. Return whether that changes anything."""
+        used = [search for tool in tools for search in self._led_to(tool, discovery)]
         changes = any(not each.is_used for each in used)
         for search in used:
             search.is_used = True
         return changes
+
+    def _led_to(self, tool: ToolId, discovery: int) -> list[RecentSearch]:
+        """Return the search that led to a call, and those that asked for the same and showed the tool too."""
+        showed = [each for each in reversed(self.searches) if tool in each.shown or each.id == discovery]
+        if not showed:
+            return []
+        led = min(showed, key=lambda each: (each.id != discovery, each.place_of(tool)))
+        if led.is_used:  # a tool that is called again is called for the next search that put it first
+            led = next((each for each in showed if not each.is_used and each.place_of(tool) == 1), led)
+        return [led, *(each for each in showed if each.is_like(led.miss.query))]
 
     def recount(self, discovery: int, tokens: int) -> None:
         """Record the tokens of a search's answer."""
@@ -160,16 +181,23 @@ class Pursuit(Struct):
             yield need, replace(miss, turns=turns, tokens=tokens)
 
     def _failed_before(self, need: Need) -> RecentSearch | None:
-        """Return the search that was for the tool of a call and did not show it, if no other search did."""
-        before = [each for each in self.searches if not each.is_used and each.miss.at <= need.miss.at]
-        return before[-1] if before and not need.is_found else None
+        """Return the search that was for the tool of a call and did not show it, if no other search did: the latest of
+        those that ranked the tool highest, or the only search there was."""
+        if need.is_found:
+            return None
+        before = [each for each in reversed(self.searches) if not each.is_used and each.miss.at <= need.miss.at]
+        ranked = [each for each in before if each.rank_of(need.miss.tool)]
+        if ranked:
+            return min(ranked, key=lambda each: each.rank_of(need.miss.tool))
+        return before[0] if len(self.searches) == len(before) == 1 else None
 
     def _row_of(self, place: int, search: RecentSearch) -> Miss | None:
         """Return the miss that a search is."""
         if search.is_used:
             return None
-        needed = next((need for need in self.needs if need.miss.at >= search.miss.at), None)
-        if needed is not None and self._was_for(search, needed.miss):
+        later = (need for need in self.needs if need.miss.at >= search.miss.at)
+        needed = next((need for need in later if _was_for(search, need.miss)), None)
+        if needed is not None:
             tool = needed.miss.tool
             recovered = "discovered" if needed.is_found else "called"
             cause, change = _explain(search, tool)
@@ -179,12 +207,12 @@ class Pursuit(Struct):
         is_followed = place < len(self.searches) - 1
         return search.miss if search.miss.noticed == "nothing_found" or is_followed else None
 
-    def _was_for(self, search: RecentSearch, miss: Miss) -> bool:
-        """Return whether a search in vain was probably for the tool that was called in the end. A sure answer without a
-        trace of the tool, and other words, speak of two needs."""
-        if search.level in _UNSURE or search.rank_of(miss.tool):
-            return True
-        return are_alike(search.miss.query, miss.query or self.searches[-1].miss.query)
+
+def _was_for(search: RecentSearch, miss: Miss) -> bool:
+    """Return whether a search in vain was for the tool that was called in the end: it nearly showed it, or asked for
+    the same in other words. Other words, and no trace of the tool, speak of two needs."""
+    is_near = 0 < search.rank_of(miss.tool) <= NEAR and miss.tool not in search.shown
+    return is_near or search.is_like(miss.query)
 
 
 def _share(total: int, count: int) -> list[int]:

@@ -229,7 +229,7 @@ class Session:
         self.record = record
         self._hidden_tools = hidden
         self.list = SessionList(record, shows_pages=shows_pages)
-        self._has_list = has_list
+        self.has_list = has_list
         self.told_absent: set[str] = set()
         """Servers of which an answer has said that they are down, and `answer.UNREAD` once one asked for English."""
         self._agreed: set[tuple[str, str, str]] = set()
@@ -319,7 +319,7 @@ class Session:
         if via == "name" and self.list.is_for_page(tool.id):
             return None, Forward(tool, hidden=False, discovery=0)  # a page calls it, and no model learns of that
         chat = chat or self._whole
-        if not self._has_list:
+        if not self.has_list:
             chat.note_call(tool, at)
             return None, Forward(tool, hidden=False, discovery=0)
         found = chat.found.get(tool.id)
@@ -327,7 +327,8 @@ class Session:
         is_unknown = is_hidden and not self.list.names(tool.id)
         discovery = found.discovery if found is not None else 0
         pursuit = chat.pursuit_of(discovery)
-        for each in (pursuit, *list(chat.pursuits)[-1:]):
+        latest = chat.pursuits[-1] if chat.pursuits else pursuit
+        for each in (pursuit, latest) if latest is not pursuit else (pursuit,):
             if each.use([tool.id], discovery):
                 self._unsettled[id(each)] = each
         missed: Missed | None = None
@@ -376,12 +377,20 @@ class Session:
         """
         chat = chat or self._whole
         chat.task = discovery.task or chat.task
+        if not self.has_list:
+            return Settled()
         named_before = chat.hinted & chat.told
         shown = discovery.matches or nearest
+        pursuit = self._pursue(discovery, chat, is_step=is_step)
         for match in shown:
             is_seen = self.list.sees(match.tool)
-            # Else a hint came first, or the list has the tool because an earlier search showed it.
-            if match.tool not in named_before and not (is_seen and match.tool in chat.found):
+            # Else a hint came first, or the list has the tool because an earlier search showed it, or an earlier search
+            # of this pursuit, for something else, fits it better.
+            if (
+                match.tool not in named_before
+                and not (is_seen and match.tool in chat.found)
+                and not _fits_better(chat.found.get(match.tool), match, discovery.task, pursuit)
+            ):
                 was_hidden = not (is_seen or is_step or self.list.names(match.tool))
                 chat.found[match.tool] = _Found(
                     id, match.rank, of, discovery.task, match.parts, was_hidden, self.list.exposure
@@ -394,8 +403,7 @@ class Session:
         # Nobody searches again for want of the tools of a step: it widens.
         serves = is_step and bool(shown)
         tools = frozenset(match.tool for match in shown)
-        search = RecentSearch(miss, discovery.level, discovery.tokens, tools, tuple(ranked[:RANKED]), serves)
-        pursuit = self._pursue(discovery, chat, is_step=is_step)
+        search = RecentSearch(miss, discovery.tokens, tools, tuple(ranked[:RANKED]), serves)
         pursuit.searches.append(search)
         return pursuit.settle()
 
@@ -503,6 +511,13 @@ class Session:
         )  # fmt: skip
 
 
+def _fits_better(known: _Found | None, match: Match, task: str, pursuit: Pursuit) -> bool:
+    """Return whether a search of the same pursuit, for another task, has ranked a tool higher."""
+    if known is None or not pursuit.holds(known.discovery):
+        return False
+    return known.rank < match.rank and not are_alike(known.task, task)
+
+
 def _explain_search(
     discovery: Discovery, unlisted: str, matching: int, left_out: bool, by_words: bool
 ) -> tuple[Cause, str]:
@@ -517,7 +532,7 @@ def _explain_search(
         change = "none: words alone decided, because search by meaning was still being prepared; later searches have it"
         return "preparing", change
     if discovery.matches:
-        return "unknown", "see what it was for: foretool misses NUMBER tells what the client did next"
+        return "unknown", "not known: the client called none of the tools that this search showed"
     if matching and not is_by_name:
         change = "describe the task in the words of the tool, or describe its server (server setting `description`)"
         return "gate", change

@@ -20,10 +20,11 @@ from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import find_place
 from foretool.server.ledger.conditions import Condition, ListedServer, list_servers
+from foretool.server.ledger.fixes import most_missed
 from foretool.server.system.counts import name_some
 from foretool.server.upstreams.memory import find_running
 from foretool.storage.engine import StorageError
-from foretool.storage.records import MissFilter
+from foretool.storage.records import MissCount, MissFilter
 
 _STYLES: Final[dict[Condition, str]] = {
     "running": "green", "starting": "yellow", "failing": "red", "idle": "", "new": "yellow", "disabled": "dim",
@@ -86,7 +87,7 @@ def _say_when(server: ListedServer) -> str:
     return f" (failed {server.failures} times: first {output.ago(server.failing_since)}, last {last})"
 
 
-WEEK_S: Final = 7 * 86_400
+RECENT_S: Final = 14 * 86_400
 NAMED: Final = 3
 """How many servers a line names."""
 
@@ -102,8 +103,8 @@ class Overview(Struct, frozen=True):
     """Of all tools' definitions."""
     listed_tokens: int
     """Of the list that a client starts with."""
-    misses: int
-    """Of the last seven days."""
+    missed: MissCount | None
+    """The most missed tool of the last two weeks that a list of now still lacks and that a change would show."""
     calls: int
     """All that are on record."""
 
@@ -144,7 +145,7 @@ def read_state(config: Config) -> Overview:
             tools=sum(each.tools for each in servers),
             tokens=sum(each.tokens for each in servers),
             listed_tokens=view.tokens,
-            misses=sum(each.count for each in app.store.calls.count_misses(MissFilter(time.time() - WEEK_S))),
+            missed=most_missed(app, app.store.calls.count_misses(MissFilter(time.time() - RECENT_S)), view.shown),
             calls=app.store.statistics().calls,
         )
 
@@ -166,8 +167,12 @@ def next_step(state: Overview) -> tuple[str, str]:
             "foretool doctor",
             f"starts {name_some(new, NAMED)} once, to see whether {'it works' if len(new) == 1 else 'they work'}",
         )
-    if state.misses:
-        return "foretool misses", f"shows which hidden tools were needed this week ({state.misses:,})"
+    if state.missed is not None:
+        times = output.plural(state.missed.count, "time")
+        what = (
+            f"says why {state.missed.tool} was hidden when it was needed ({times}), and makes the change that shows it"
+        )
+        return f"foretool misses {state.missed.last_id} --fix", what
     if not state.calls and not state.proxies:
         return "foretool connect", "says how your clients start foretool; none has called a tool yet"
     return "foretool status --stats", "shows what it saves; all is well"

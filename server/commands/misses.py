@@ -17,7 +17,16 @@ from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
-from foretool.server.ledger.story import CAUSES, UNKNOWN_TOOL, say_cost, say_rank
+from foretool.server.ledger.story import (
+    A_MISS,
+    CAUSES,
+    UNKNOWN_TOOL,
+    count_hidden,
+    name_miss,
+    say_cost,
+    say_kinds,
+    say_rank,
+)  # fmt: skip
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Cause, Miss, MissCount, MissFilter
 from foretool.storage.store import Store
@@ -40,7 +49,7 @@ class MissGroup(Struct, frozen=True):
     """The misses of one tool, or those of one cause."""
 
     name: str
-    """The tool or the cause; "" for searches in vain of which it is not known what they were for."""
+    """The tool or the cause; "" for searches after which no tool was called."""
     count: int
     recovered: int
     """How many of them the client recovered from."""
@@ -58,6 +67,10 @@ class FittingMisses(Struct, frozen=True):
     """The misses that fit the options."""
 
     total: int
+    hidden: int
+    """How many of them were hidden tools that were needed."""
+    searches: int
+    """How many were searches after which no tool was called."""
     causes: dict[str, int]
     """How many of all of them have each cause, the most frequent first."""
     groups: tuple[MissGroup, ...]
@@ -138,11 +151,14 @@ def command(
 ) -> int:  # fmt: skip
     """Show the tools that a client needed but could not see, and why.
 
-    A miss is one such time: the model asked for a tool that foretool had left out of the client's list. Misses are
-    counted by tool. With NUMBER, one is shown in full: the conversation, the list, why the tool was not in it, and the
-    changes that would have shown it. Each change is tried on the latest tasks on record, as foretool replay does, and
-    the one with the fewest misses comes first. --fix asks which one to make; one with which these tasks would have
-    missed or searched more is made only by its name.
+    A miss: a client needed a tool that its list neither defined nor named. It called a tool that it could not see, or
+    it searched and then called none. A call that foretool call makes is none. Misses are counted by tool, and apart
+    from them searches after which no tool was called.
+
+    With NUMBER, one is shown in full: the conversation, the list, why the tool was not in it, and the changes that
+    would have shown it. Each change is tried on the latest tasks on record, as foretool replay does, and the one with
+    the fewest misses comes first. --fix asks which one to make; one with which these tasks would have missed or
+    searched more is made only by its name, and none is suggested that would have spared them nothing.
 
     Confused tools are on record where one was called in vain right before the other succeeded for the same task, or
     where a search ranked it above the one that was then called. NUMBER is one of these pairs then.
@@ -202,11 +218,17 @@ def read_ledger(store: Store, wanted: MissFilter, by: str, limit: int) -> Fittin
     parts: dict[str, list[MissCount]] = {}
     for each in counts:
         parts.setdefault(each.tool if by == "tool" else each.cause, []).append(each)
+    # Hidden tools come before searches after which no tool was called.
     groups = sorted(
-        (_group(name, own) for name, own in parts.items()), key=lambda group: (-group.count, -group.last_at)
+        (_group(name, own) for name, own in parts.items()),
+        key=lambda group: (not group.name, -group.count, -group.last_at),
     )
     causes = _add_up((each.cause, each.count) for each in counts)
-    return FittingMisses(sum(causes.values()), causes, tuple(groups), tuple(store.calls.find_misses(wanted, limit)))
+    searches = sum(each.count for each in counts if each.kind == "search")
+    return FittingMisses(
+        sum(causes.values()), count_hidden(counts), searches, causes, tuple(groups),
+        tuple(store.calls.find_misses(wanted, limit)),
+    )  # fmt: skip
 
 
 def _group(name: str, counts: Sequence[MissCount]) -> MissGroup:
@@ -236,16 +258,21 @@ def _print(ledger: FittingMisses, by: str, *, lists_all: bool, narrowed: bool) -
         if narrowed:
             output.say("No miss fits these options. `foretool misses` without options counts all of them.")
         else:
-            output.say("No misses so far: no client needed a tool that its list did not have.")
+            output.say(f"No misses so far. {A_MISS}")
         return
     _print_each(ledger.misses) if lists_all else _print_groups(ledger.groups, by)
     shown = f", the newest {len(ledger.misses)} shown" if lists_all and len(ledger.misses) < ledger.total else ""
-    output.say(f"{output.plural(ledger.total, 'miss')}{shown}. What the causes mean:")
+    output.say(f"{output.plural(ledger.total, 'miss')}{shown}: {_say_kinds(ledger)}. What the causes mean:")
     for cause in ledger.causes:
         output.say(f"  {cause}: {CAUSES[cast(Cause, cause)]}")
     example = ledger.misses[0].id if lists_all else ledger.groups[0].last_id
     every = "" if lists_all else "`foretool misses --all` lists each miss; "
     output.say(f"{every}`foretool misses {example}` explains number {example}.")
+
+
+def _say_kinds(ledger: FittingMisses) -> str:
+    names = ledger.total - ledger.hidden - ledger.searches
+    return say_kinds(ledger.hidden, ledger.searches, names)
 
 
 def _print_groups(groups: Sequence[MissGroup], by: str) -> None:
@@ -268,7 +295,7 @@ def _count_up(counts: Mapping[str, int]) -> str:
 def _print_each(misses: Sequence[Miss]) -> None:
     rows = [
         (
-            miss.id, miss.tool or UNKNOWN_TOOL, output.when(miss.at), miss.noticed, miss.cause, say_rank(miss),
+            miss.id, name_miss(miss), output.when(miss.at), miss.noticed, miss.cause, say_rank(miss),
             miss.query or "-", miss.recovered, say_cost(miss),
         )
         for miss in misses

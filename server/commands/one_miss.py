@@ -19,14 +19,17 @@ from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.config.loader import load
 from foretool.server.ledger.effects import Difference, Effect
-from foretool.server.ledger.fixes import MeasuredFix, MissDiagnosis, diagnose_miss
-from foretool.server.ledger.story import CAUSES, UNKNOWN_TOOL, MissStory, read_miss_story
+from foretool.server.ledger.fixes import DOUBTFUL, MeasuredFix, MissDiagnosis, diagnose_miss
+from foretool.server.ledger.story import CAUSES, MissStory, name_miss, read_miss_story
+from foretool.server.system.counts import name_some
 from foretool.storage.records import Discovery, Exposure, Match
 
 PATIENCE_S: Final = 0.25
 """Seconds of the processor for which tasks are played before a miss is shown; `--fix` plays all of them."""
 _FEW: Final = 20
 """With fewer tasks the intervals say little."""
+_MOST_NAMED: Final = 12
+"""How many tools of a list are named."""
 _GUARDED: Final = ("rule", "enable", "profile", "approve")
 """Changes that let something in which the user has kept out: only a user who names one makes it unasked."""
 
@@ -70,7 +73,7 @@ def _print_details(details: MissDetails) -> None:
     facts += [*_tell_fixes(details), *((each.name, each.text) for each in details.tell_end())]
     if details.listed_now is not None:
         facts.append(("listed now", "yes" if details.listed_now else "no"))
-    output.say(f"{miss.id}  {miss.tool or UNKNOWN_TOOL}", "bold")
+    output.say(f"{miss.id}  {name_miss(miss)}", "bold")
     for name, value in facts:
         output.say_fact(name, value, indent=2, column=19)
     _print_story(details)
@@ -86,9 +89,8 @@ def _tell_fixes(details: MissDetails) -> Iterator[tuple[str, str]]:
         return
     best = fixes[0]
     size = f"; the list then takes {best.fix.list_tokens:,} tokens" if best.fix.list_tokens else ""
-    helps = best.effect is None or best.spared > 0 or best.effect.verdict == "better"
     # What changes nothing in the tasks on record would have shown the tool, and that is all that is known.
-    yield "would have helped" if helps else "would have shown it", f"{best.fix.what}{size}"
+    yield "would have helped" if best.is_advised else "would have shown it", f"{best.fix.what}{size}"
     if best.effect is not None:
         yield "played again", say_effect(best, f"foretool misses {details.miss.id} --fix")
     if len(fixes) > 1:
@@ -117,7 +119,7 @@ def _print_exposure(exposure: Exposure | None) -> None:
         f"\nIts list: {output.plural(len(exposure.tools), 'tool')}, {exposure.tokens:,} tokens, {exposure.policy},"
         f" epoch {exposure.epoch}, sent {output.when(exposure.at)} ({exposure.reason})"
     )
-    output.say(f"  {', '.join(exposure.tools)}")
+    output.say(f"  {name_some(exposure.tools, _MOST_NAMED)}")
 
 
 def _print_discovery(discovery: Discovery | None, missed: str) -> None:
@@ -182,9 +184,12 @@ def _narrow(
     if not offered:
         harm = "; ".join(f"{each.fix.what}: {say_effect(each)}" for each in fixes)
         return [], f"each change would do the tasks on record more harm than good: {harm}"
-    unasked = [each for each in offered if each.fix.kind not in _GUARDED] if agreed else offered
-    first = offered[0].fix
-    return unasked, "" if unasked else f"--yes alone does not {first.what}; add --change {first.kind}"
+    if not agreed:
+        return offered, ""
+    first = offered[0]
+    unasked = [each for each in offered if each.fix.kind not in _GUARDED and each.is_advised]
+    why = f" ({say_effect(first)})" if first.effect is not None and not first.is_advised else ""
+    return unasked, "" if unasked else f"--yes alone does not {first.fix.what}{why}; add --change {first.fix.kind}"
 
 
 def measure_all(app: App, found: MissDiagnosis, *, replays: bool = True, patience_s: float = inf) -> list[MeasuredFix]:
@@ -214,6 +219,8 @@ def _print_fixes(found: MissDiagnosis, fixes: Sequence[MeasuredFix]) -> None:
     for number, each in enumerate(fixes, 1):
         size = f" (the list then takes {each.fix.list_tokens:,} tokens)" if each.fix.list_tokens else ""
         output.say(f"{number}  {each.fix.kind}: {each.fix.what}{size}", "bold")
+        if each.fix.is_doubtful:
+            output.say(f"   {DOUBTFUL}")
         if each.effect is not None:
             output.say(f"   {say_effect(each)}")
         elif each.fix.command and f" {each.fix.command}" not in f" {each.fix.what}":
@@ -232,10 +239,12 @@ def _choose(fixes: Sequence[MeasuredFix], *, agreed: bool) -> MeasuredFix | None
     if len(fixes) == 1:
         return fixes[0] if click.confirm("Make this change?") else None
     numbers = [str(number) for number in range(1, len(fixes) + 1)]
+    advised = next((number for number, each in zip(numbers, fixes, strict=True) if each.is_advised), "n")
     answer: str = click.prompt(
-        "Which one? n makes none", type=click.Choice([*numbers, "y", "n", "0"]), default="1", show_choices=False
+        "Which one? n makes none", type=click.Choice([*numbers, "y", "n", "0"]), default=advised, show_choices=False
     )
-    return None if answer in "n0" else fixes[numbers.index(answer) if answer in numbers else 0]
+    answer = advised if answer == "y" else answer
+    return fixes[numbers.index(answer)] if answer in numbers else None
 
 
 def _run(line: str, path: Path | None, *, agreed: bool, dry_run: bool) -> int:
@@ -261,6 +270,9 @@ def say_effect(measured: MeasuredFix, all_by: str = "") -> str:
     if effect.tasks < effect.of and all_by:
         little = ", which says little" if effect.tasks < _FEW else ""
         played = f"{effect.tasks} of {output.plural(effect.of, 'task')}{little} ({all_by} plays all of them)"
+    if measured.spares_nothing:
+        tokens = f"; tokens read {say_difference(effect.tokens, 0)} per task" if effect.tokens.mean else ""
+        return f"over {played}: it would have spared no miss and no search{tokens}"
     return (
         f"over {played}: {spared}per task misses {say_difference(effect.misses, 2)}, discovery turns"
         f" {say_difference(effect.discoveries, 2)}, tokens read {say_difference(effect.tokens, 0)}"

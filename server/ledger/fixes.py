@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from foretool.retrieval.words import spell_terms, terms
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.clients.pursuit import NEAR
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, Profile
 from foretool.server.config.servers import matches
@@ -31,9 +32,10 @@ from foretool.server.setup.documents import DocumentError, Keys
 from foretool.server.setup.own_servers import ConfigChange, OwnServers, change_config, read_own_servers
 from foretool.server.trust.text import one_line
 from foretool.storage.episodes import are_alike
-from foretool.storage.records import Miss, Policy, Tool
+from foretool.storage.records import Miss, MissCount, Policy, Tool, ToolId
 
 FOR: Final = "Used for:"
+DOUBTFUL: Final = "nothing on record shows that these words were for this tool"
 _MOST_WORDS: Final = 200
 """Characters of a task that go into a description."""
 _TRIED_WORDS: Final = 5
@@ -47,6 +49,17 @@ _SAYS_HOW: Final = re.compile(
     r"(ly|ed|ing|i[sz]e)\Z|\A(every|full|more|new|next|now|soon|to(day|morrow|night)|yesterday)\Z", re.IGNORECASE
 )
 """A word that is probably no noun."""
+
+
+def most_missed(app: App, counts: Sequence[MissCount], listed: Collection[ToolId]) -> MissCount | None:
+    """Return the most missed tool that a list which is made now still lacks and that a change would show: what there is
+    to do about misses. `counts`: the most frequent first."""
+    for each in counts:
+        tool = app.catalog.get(ToolId(each.tool)) if each.kind == "tool" and each.tool not in listed else None
+        miss = app.store.calls.miss(each.last_id) if tool is not None else None
+        if miss is not None and miss.change:
+            return each
+    return None
 
 
 def describe_for(tool: Tool, query: str) -> str | None:
@@ -130,6 +143,8 @@ class Fix(Struct, frozen=True):
     """The command line that does it, or ""."""
     list_tokens: int = 0
     """Tokens of the list that is made with it; 0 if that stays as it is."""
+    is_doubtful: bool = False
+    """Nothing shows that the words which it gives to the tool were for it, so it is made only by its name."""
 
 
 class MeasuredFix(Struct, frozen=True):
@@ -141,6 +156,21 @@ class MeasuredFix(Struct, frozen=True):
     them is not there."""
     spared: int
     """How many misses of this tool fewer there would have been."""
+
+    @property
+    def spares_nothing(self) -> bool:
+        """Whether the tasks on record would have missed and searched as often with it."""
+        if self.effect is None or self.spared > 0:
+            return False
+        parts = (self.effect.misses, self.effect.discoveries)
+        return all(each.low == each.mean == each.high == 0.0 for each in parts)
+
+    @property
+    def is_advised(self) -> bool:
+        """Whether it may be made where nobody names it: as far as is known it helps, and it belongs to the tool."""
+        if self.fix.is_doubtful or self.is_worse:
+            return False
+        return self.effect is None or self.spared > 0 or self.effect.verdict == "better"
 
     @property
     def is_worse(self) -> bool:
@@ -171,8 +201,7 @@ class FixProblem(Exception):
 def diagnose_miss(app: App, miss: Miss) -> MissDiagnosis:
     """Return why a tool was missed, and every change that would have shown it. Raises `StorageError`."""
     finder = _Finder(app, miss)
-    tool = finder.tool
-    listed = tool.id in offline.view(app, finder.profile).shown if tool is not None else None
+    tool, listed = finder.tool, finder.is_listed
     why = say_why(miss)
     if tool is None and miss.noticed == "nothing_found" and (aside := _name_unsearched(app, finder.profile)):
         why = f"{why or CAUSES[miss.cause]}; tools of these servers were not there to be found: {', '.join(aside)}"
@@ -214,12 +243,15 @@ class _Finder:
         self._miss = miss
         session = app.store.sessions.get(miss.session)
         self._session = session
+        self._search = app.store.discoveries.get(miss.discovery) if miss.discovery > 0 else None
         name = session.profile if session is not None else ""
         self.profile: Profile = app.config.profiles.get(name, app.config.profiles[""])
         exposure = app.store.sessions.exposure(miss.exposure) if miss.exposure > 0 else None
         chosen: Policy = "frozen" if self.profile.policy == "auto" else self.profile.policy
         self._policy: Policy = exposure.policy if exposure is not None else chosen
         self.tool = self._find_tool()
+        self.is_listed = self.tool.id in offline.view(app, self.profile).shown if self.tool is not None else None
+        """Whether a list that is made now has the tool; None if the tool is not known."""
 
     def _find_tool(self) -> Tool | None:
         """Return the tool that was needed, if it is there."""
@@ -247,6 +279,8 @@ class _Finder:
             yield from self._let_through(tool)
         elif miss.noticed == "unknown_name":
             yield from self._rename(tool)
+        elif miss.noticed != "shell" and self._is_listed_to_such(tool):
+            return  # nobody has to search for it by now
         elif miss.cause != "preparing":
             is_of_list = miss.noticed not in ("search", "nothing_found") and miss.cause not in ("gate", "unknown")
             if is_of_list:
@@ -256,6 +290,10 @@ class _Finder:
             if not is_of_list:
                 yield from self._list(tool)
             yield from self._learn()
+
+    def _is_listed_to_such(self, tool: Tool) -> bool:
+        """Return whether a list that is made now, for a client like this one, has a tool."""
+        return bool(self.is_listed) and tool.id in self._app.lists.preview(self.profile, self._policy).shown
 
     # -- what keeps a tool away
 
@@ -373,14 +411,40 @@ class _Finder:
 
     def _reword(self, tool: Tool) -> Iterator[Fix]:
         """Yield a description that has the words of the search, and a name that has one of them."""
+        if not self._was_called_next(tool):
+            return
+        is_doubtful = not self._is_near(tool)
         if (text := describe_for(tool, self._miss.query)) is not None:
             change = ConfigChange(("servers", tool.upstream, "tools", tool.name, "description"), text)
             words = cut_words(self._miss.query, SHOWN_WORDS)
-            yield _fix("description", f'add to the description of {tool.id}: "{FOR} {words}"', change)
+            fix = _fix("description", f'add to the description of {tool.id}: "{FOR} {words}"', change)
+            yield replace(fix, is_doubtful=is_doubtful)
         if self._miss.noticed == "shell":
             return  # the words of a command name no tool
         if (name := name_for(self._app.catalog, tool, [self._miss.query])) is not None:
-            yield alias(self._app.catalog, tool, name)
+            yield replace(alias(self._app.catalog, tool, name), is_doubtful=is_doubtful)
+
+    def _was_called_next(self, tool: Tool) -> bool:
+        """Return whether the words of a search may be for a tool: its call came before any other call, and before a
+        search for something else. What is not on record tells nothing."""
+        miss, store = self._miss, self._app.store
+        since = self._search.at if self._search is not None else miss.at
+        called = (each for each in store.calls.of_session(miss.session, since, since + _AFTER_S) if each.at >= since)
+        first = next(called, None)
+        if miss.noticed == "shell" or first is None:
+            return True
+        between = store.discoveries.of_session(miss.session, since, first.at)
+        is_other = any(each.at > since and not are_alike(each.task, miss.query) for each in between)
+        return first.tool in (tool.id, miss.tool) and not is_other
+
+    def _is_near(self, tool: Tool) -> bool:
+        """Return whether a tool is near to the words of a search: it matched, or nearly, or says one of them."""
+        miss = self._miss
+        if miss.noticed == "shell" or 0 < miss.rank <= NEAR:
+            return True
+        if self._search is not None and any(each.tool in (tool.id, miss.tool) for each in self._search.matches):
+            return True
+        return bool(set(terms(miss.query)) & set(terms(f"{tool.name} {read_description(tool)}")))
 
     def _learn(self) -> Iterator[Fix]:
         """Yield learning, where there is something to learn from that no model has read."""

@@ -1,22 +1,27 @@
-"""What happened in a session, in order and in words: prompts, lists, searches, calls and misses.
+"""What happened in a session, in order and in words: prompts, lists, searches, calls and misses; what a miss is.
 
 The words of a miss (its cause, what revealed it, its rank and its cost) serve commands and the page too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
 
-from foretool.server.system.counts import plural
-from foretool.storage.records import Call, Cause, Discovery, Exposure, Miss, Noticed, SessionRecord
+from foretool.server.system.counts import name_some, plural
+from foretool.storage.records import Call, Cause, Discovery, Exposure, Miss, MissCount, Noticed, SessionRecord
 from foretool.storage.store import Store
 
+A_MISS: Final = (
+    "A miss: a client needed a tool that its list neither defined nor named. It called a tool that it could not see,"
+    " or it searched and then called none."
+)
+"""What is recorded as a miss, in the words of commands, page and README."""
 CAUSES: Final[dict[Cause, str]] = {
-    "rank": "neither its use, nor the profile's description, nor earlier tasks suggested it",
-    "budget": "it was a candidate for the list, but better ones took the tokens",
+    "rank": "neither its use, nor the profile's description, nor earlier tasks, nor the words of a search suggested it",
+    "budget": "it was a candidate for the list, but others came before it (most tokens are for tools in use and names)",
     "stale": "the client's list is older than what brings the tool into it: its use, or a change of the servers",
     "gate": "the search found tools, but was too unsure to show one",
     "policy": "a list that may grow keeps tokens free for that, and they were missing",
@@ -32,7 +37,7 @@ NOTICED: Final[dict[Noticed, str]] = {
     "call": "it was called by its name, although it was not in the list",
     "bridge": "it was called through call_tool or call_tool_write",
     "discovery": "discover_tools found it, and then it was called",
-    "search": "discover_tools did not show it: it was called all the same, or the client searched again",
+    "search": "discover_tools did not show it, or the client called nothing of what it showed",
     "nothing_found": "discover_tools found nothing",
     "unknown_name": "a name was called that no server has",
     "shell": "the client's hook told of a command of its shell that does the same",
@@ -68,7 +73,7 @@ def _say_why_not_shown(miss: Miss) -> str:
     if miss.cause not in ("rank", "unknown"):
         return ""
     if not miss.tool:
-        return "the client searched again, and what it needed is not known"
+        return "the client called nothing of what it showed, and what it needed is not known"
     return "other tools fit the words of the search better" if miss.rank else "the words of the search hardly fit it"
 
 
@@ -79,6 +84,34 @@ _DENIED: Final = (
     ('set "confirm"', 'the setting "confirm" asks you first, and this client cannot ask'),
 )
 """By the start of the change that would have let the call through, why it was refused."""
+
+
+def name_miss(miss: Miss) -> str:
+    """Return what was missed: a tool, a name, or what a search was for."""
+    if miss.kind != "search":
+        return miss.tool or UNKNOWN_TOOL
+    return f"a search that did not show {miss.tool}" if miss.tool else UNKNOWN_TOOL
+
+
+def count_hidden(counts: Iterable[MissCount]) -> int:
+    """Return how often a hidden tool was needed."""
+    return sum(each.count for each in counts if each.kind == "tool")
+
+
+def say_counts(counts: Sequence[MissCount]) -> str:
+    """Say how often hidden tools were needed, apart from searches and wrong names."""
+    hidden, searches, names = (
+        sum(each.count for each in counts if each.kind == kind) for kind in ("tool", "search", "name")
+    )
+    return say_kinds(hidden, searches, names)
+
+
+def say_kinds(hidden: int, searches: int, names: int) -> str:
+    """Say what the misses of each kind are."""
+    parts = [f"hidden tools were needed {plural(hidden, 'time')}"] if hidden else []
+    parts += [f"after {plural(searches, 'search')} no tool was called"] if searches else []
+    parts += [f"{plural(names, 'call')} of a name that no server has"] if names else []
+    return ", ".join(parts)
 
 
 def say_rank(miss: Miss) -> str:
@@ -107,12 +140,16 @@ _STEPS_AFTER: Final = 3
 """How many of its steps are told at most."""
 _PROMPT_S: Final = 600.0
 """A prompt belongs to a miss that comes within this time."""
-UNKNOWN_TOOL: Final = "(a search in vain)"
-"""What stands for the tool that a search in vain was for."""
+UNKNOWN_TOOL: Final = "a search after which no tool was called"
+"""What stands for the tool that such a search was for."""
 
 Kind = Literal["session", "prompt", "list", "named", "search", "miss", "call"]
 _ORDER: Final[tuple[Kind, ...]] = ("session", "prompt", "list", "named", "search", "miss", "call")
 """At one instant what was shown comes before what was done."""
+_MOST_NAMED: Final = 5
+"""How many tools of one text a step names."""
+_TOLD_BY: Final = {"hint": "behind a result", "prompt": "behind a prompt", "named": "in the list"}
+"""By the reason on record, where a text named tools."""
 _LISTS: Final = ("list", "growth", "epoch")
 
 
@@ -222,7 +259,8 @@ def tell_list(shown: Exposure) -> StoryStep:
     if shown.reason in _LISTS:
         count = plural(len(shown.tools), "tool")
         return StoryStep(shown.at, "list", f"got a list of {count} ({shown.policy})", shown.tokens)
-    return StoryStep(shown.at, "named", f"was told of {', '.join(shown.tools)} ({shown.reason})", shown.tokens)
+    named = name_some(shown.tools, _MOST_NAMED)
+    return StoryStep(shown.at, "named", f"was told the names of {named} ({_TOLD_BY[shown.reason]})", shown.tokens)
 
 
 def tell_search(search: Discovery) -> StoryStep:
@@ -236,7 +274,7 @@ def tell_search(search: Discovery) -> StoryStep:
 
 def tell_call(call: Call) -> StoryStep:
     """Return a call as a step."""
-    hidden = ", not in its list" if call.hidden else ""
+    hidden = ", not defined in its list" if call.hidden else ""
     way = " through our bridge" if call.via == "bridge" else ""
     return StoryStep(call.at, "call", f"called {call.tool}{way}: {call.outcome}{hidden}", 0)
 
@@ -248,8 +286,15 @@ def tell_miss(miss: Miss) -> StoryStep:
     return StoryStep(
         miss.at,
         "miss",
-        f"needed {miss.tool}, which the client could not see"
-        if miss.tool
-        else "searched, and called no tool that it saw",
+        _tell_need(miss),
         miss.tokens,
     )
+
+
+def _tell_need(miss: Miss) -> str:
+    if miss.kind == "search" or not miss.tool:
+        unseen = f", was not shown {miss.tool}" if miss.tool else ""
+        return f"searched{unseen}, and called no tool"
+    if miss.kind == "name":
+        return f"called {miss.tool}, which no server has"
+    return f"needed {miss.tool}, which it did not see"

@@ -109,11 +109,18 @@ _SET_FOLDED = (
     " ON CONFLICT (id) DO UPDATE SET call = excluded.call, miss = excluded.miss"
 )
 
-_COUNT_MISSES = """
-SELECT tool, cause, count(*), sum(CASE WHEN recovered <> 'no' THEN 1 ELSE 0 END), sum(turns), sum(tokens),
-    max(at), max(id) FROM misses
-WHERE {} GROUP BY tool, cause ORDER BY count(*) DESC, max(at) DESC, tool
-"""
+_MISS_KIND: Final = (
+    "CASE WHEN noticed IN ('search', 'nothing_found') AND call = 0 THEN 'search'"
+    " WHEN noticed = 'unknown_name' THEN 'name' ELSE 'tool' END"
+)
+"""`Miss.kind`."""
+_MISSED: Final = "CASE WHEN noticed IN ('search', 'nothing_found') AND call = 0 THEN '' ELSE tool END"
+"""The tool of a miss. One that a later search found is counted with its call, and not with the search before it."""
+_COUNT_MISSES = f"""
+SELECT {_MISSED}, cause, count(*), sum(CASE WHEN recovered <> 'no' THEN 1 ELSE 0 END), sum(turns), sum(tokens),
+    max(at), max(id), {_MISS_KIND} FROM misses
+WHERE {{}} GROUP BY {_MISSED}, cause, {_MISS_KIND} ORDER BY count(*) DESC, max(at) DESC, {_MISSED}
+"""  # noqa: S608  # constants
 
 _ALL_AT_ONCE = "session IN (SELECT key FROM sessions WHERE {})"
 """Sessions of misses that are all read: they are read once."""

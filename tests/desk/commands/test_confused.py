@@ -31,7 +31,7 @@ def test_pairs_are_shown_with_what_would_tell_them_apart(path: Path, capsys: pyt
     assert run(["misses", "--confused", *LONG_AGO, "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "1  mail__send was taken for mail__find" in out and "ranked above it 2 times" in out
-    assert 'add to the description of mail__find: "Used for: look up' in out and "per task misses" in out
+    assert 'add to the description of mail__find: "Used for: look up' in out and "would have spared no miss" in out
     assert "\x1b" not in out
 
 

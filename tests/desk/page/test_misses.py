@@ -28,9 +28,7 @@ def test_a_miss_is_a_timeline_in_order(path: Path) -> None:
     page = misses.read_miss(load(path), ALL, 1)
     assert page is not None
     assert [step.kind for step in page.story] == ["session", "list", "search", "miss", "call"]
-    assert [step.what for step in page.story if step.kind == "miss"] == [
-        "needed sky__forecast, which the client could not see"
-    ]
+    assert [step.what for step in page.story if step.kind == "miss"] == ["needed sky__forecast, which it did not see"]
     assert misses.read_miss(load(path), ALL, 2) is None
 
 

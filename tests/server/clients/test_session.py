@@ -208,6 +208,32 @@ def test_a_call_of_what_the_search_before_it_did_not_show_is_a_miss_of_that_sear
     assert (miss.discovery, miss.exposure, miss.recovered) == (1, 7, "called")
 
 
+@requirement("miss:search")
+def test_a_call_ends_the_search_that_led_to_it_and_is_no_miss_of_earlier_searches() -> None:
+    ledger = Ledger()
+    ledger.search(ADD, SUB, task="sum up these figures")
+    ledger.search(ADD, MAIL, task="book a table for two tonight", level="low")
+    ledger.search(MAIL, ADD, task="tell Ada about it by mail")
+    ledger.search(SUB, ADD, task="open an issue", level="low")
+    ledger.call(ADD)
+    hidden = [each for each in ledger.misses if each.kind == "tool" and each.noticed == "discovery"]
+    assert [(each.tool, each.query) for each in hidden] == [("calc__add", "book a table for two tonight")]
+    assert [(each.tool, each.query) for each in ledger.misses if each.noticed == "search"] == [
+        ("", "sum up these figures"),
+        ("", "tell Ada about it by mail"),
+    ]
+    ledger.call(MAIL)
+    assert [each.query for each in ledger.misses if each.noticed == "search"] == ["sum up these figures"]
+    ledger.call(ADD)
+    assert [each.query for each in ledger.misses if each.noticed == "search"] == [], "called again for the other search"
+
+
+def test_a_client_without_a_list_misses_nothing() -> None:
+    made = Session(SessionRecord("k", "foretool call", "1", "legacy", "stdio", "", 1.0), has_list=False)
+    assert made.discovered(found(SUB, task="subtract"), 1, 40) == Settled()
+    assert made.discovered(found(task="another thing"), 2, 40) == Settled()
+
+
 @pytest.mark.parametrize(
     "more",
     [

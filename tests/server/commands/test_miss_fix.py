@@ -35,13 +35,15 @@ def fix(path: Path, *arguments: str) -> int:
 
 def test_a_fix_says_its_effect_keeps_comments_and_is_taken_back(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = path.read_bytes()
+    assert fix(path, "2", "--yes") == 1, "what changes nothing on record is not made unless it is named"
+    assert "--yes alone does not pin sky__moon (over 1 task: it would have spared no" in capsys.readouterr().err
     assert fix(path, "2", "--dry-run") == 0
     assert path.read_bytes() == before
     assert fix(path, "2", "--change", "pin", "--yes") == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "sky__moon was missed (rank). What would have shown it:" in out
     assert "pin: pin sky__moon (the list then takes" in out
-    assert "over 1 task: per task misses +0.00 (+0.00 to +0.00)" in out
+    assert "over 1 task: it would have spared no miss and no search" in out
     assert "// mine" in path.read_text() and '"pin": ["sky__moon"]' in path.read_text()
     assert fix(path, "2", "--yes") == 0
     assert "is in the list by now" in capsys.readouterr().out
@@ -112,7 +114,8 @@ def test_a_better_name_is_tried_written_and_taken_back(tmp_path: Path, capsys: p
     before = path.read_bytes()
     assert fix(path, id, "--change", "alias", "--yes") == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "alias: name sky__moon sky__moon_" in out and "over 3 tasks: per task misses " in out
+    assert "alias: name sky__moon sky__moon_" in out
+    assert "over 3 tasks: it would have spared no miss and no search" in out
     with offline.open_offline(loader.load(path)) as app:
         assert app.catalog.find("sky__moon") is None or app.catalog.find("sky__moon").id != "sky__moon"
         (tool,) = (each for each in app.catalog.tools() if each.name == "moon")

@@ -66,15 +66,15 @@ def test_the_conversation_is_told_in_order(path: Path, capsys: pytest.CaptureFix
         ("prompt", "how warm is it in Paris?", 0),
         ("list", "got a list of 1 tool (frozen)", 300),
         ("search", 'searched for "weather in Paris": found sky__forecast (confidence high)', 80),
-        ("miss", "needed sky__forecast, which the client could not see", 80),
-        ("call", "called sky__forecast: ok, not in its list", 0),
+        ("miss", "needed sky__forecast, which it did not see", 80),
+        ("call", "called sky__forecast: ok, not defined in its list", 0),
         ("call", "called calc__add: ok", 0),
     ]
     assert told["listed_now"] is True
     assert run(["misses", "1", "--config", str(path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert 'the user asked: "how warm is it in Paris?"' in out
-    assert "now the client needed sky__forecast, which the client could not see" in out
+    assert "now the client needed sky__forecast, which it did not see" in out
 
 
 def test_a_hostile_text_breaks_no_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

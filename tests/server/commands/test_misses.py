@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from stored_records import MISS
 
 from foretool.server.commands.group import run
+from foretool.server.ledger.story import A_MISS
 from foretool.storage.opening import open_store
 
 
@@ -24,7 +25,7 @@ def test_misses_are_counted_by_tool(path: Path, capsys: pytest.CaptureFixture[st
     out = capsys.readouterr().out
     row = next(line for line in out.splitlines() if "sky__forecast" in line)
     assert row.split()[:6] == ["sky__forecast", "1", "budget", "1", "1", "80"]
-    assert "1 miss. What the causes mean:\n  budget: it was a candidate for the list" in out
+    assert "1 miss: hidden tools were needed 1 time. What the causes mean:" in out
     assert "`foretool misses 1` explains number 1." in out
 
 
@@ -33,7 +34,7 @@ def test_a_hundred_misses_of_one_tool_are_one_row(path: Path, capsys: pytest.Cap
         store.calls.record([], [replace(MISS, tool="sky__moon", at=float(at)) for at in range(100)])
     assert run(["misses", "--config", str(path)]) == 0
     out = capsys.readouterr().out
-    assert out.count("sky__moon") == 1 and "101 misses." in out
+    assert out.count("sky__moon") == 1 and "101 misses: hidden tools were needed 101 times." in out
     assert run(["misses", "--all", "--limit", "200", "--config", str(path)]) == 0
     assert capsys.readouterr().out.count("sky__moon") == 100
     assert run(["misses", "--all", "--limit", "1", "--config", str(path)]) == 0
@@ -78,7 +79,7 @@ def test_the_ledger_is_narrowed(
 def test_an_empty_ledger_says_so_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_config(tmp_path)
     assert run(["misses", "--config", str(path)]) == 0
-    assert capsys.readouterr().out == "No misses so far: no client needed a tool that its list did not have.\n"
+    assert capsys.readouterr().out == f"No misses so far. {A_MISS}\n"
     assert run(["misses", "--since", "7d", "--config", str(path)]) == 0
     assert capsys.readouterr().out.startswith("No miss fits these options.")
 
@@ -86,3 +87,22 @@ def test_an_empty_ledger_says_so_in_one_line(tmp_path: Path, capsys: pytest.Capt
 def test_a_time_that_is_none_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["misses", "--since", "soon", "--config", str(path)]) == 2
     assert "expected a time like 7d, 12h or 30min, found 'soon'" in capsys.readouterr().err
+
+
+def test_searches_without_a_call_are_counted_apart_from_hidden_tools(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vain = replace(MISS, tool="", noticed="search", cause="unknown", recovered="no", call=0, query="book a table")
+    with open_store(path.parent / "foretool.sqlite3") as store:
+        earlier = replace(vain, at=2.0, tool="sky__forecast", recovered="discovered", query="will I need a coat")
+        store.calls.record([], [vain, earlier, replace(vain, at=3.0, noticed="nothing_found")])
+    assert run(["misses", "--config", str(path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "4 misses: hidden tools were needed 1 time, after 3 searches no tool was called." in out
+    assert run(["misses", "--json", "--config", str(path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["total"], told["hidden"], told["searches"]) == (4, 1, 3)
+    assert [(each["name"], each["count"]) for each in told["groups"]] == [("sky__forecast", 1), ("", 3)]
+    assert run(["tools", "--json", "--config", str(path)]) == 0
+    rows = {each["name"]: each["misses"] for each in json.loads(capsys.readouterr().out)["tools"]}
+    assert rows["sky__forecast"] == 1, "tools and misses count the same"

@@ -14,7 +14,9 @@ from foretool.server.commands.group import run
 from foretool.server.commands.list import Overview, next_step
 from foretool.server.ledger.conditions import ListedServer
 from foretool.storage.opening import open_store
-from foretool.storage.records import UpstreamState
+from foretool.storage.records import MissCount, UpstreamState
+
+FORECAST = MissCount("sky__forecast", "rank", 3, 3, 3, 90, 1.0, 7)
 
 
 @pytest.fixture
@@ -83,11 +85,11 @@ def test_a_config_without_servers(config: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_the_order_of_the_steps() -> None:
-    def step(misses: int = 0, calls: int = 9, held: str = "") -> str:
+    def step(missed: MissCount | None = None, calls: int = 9, held: str = "") -> str:
         server = ListedServer("a", "idle", 1, 9, "x", held, "")
-        return next_step(Overview((server,), 0, 1, 9, 9, misses, calls))[0]
+        return next_step(Overview((server,), 0, 1, 9, 9, missed, calls))[0]
 
-    assert step(misses=3, held="1 tool changed") == "foretool review"
-    assert step(misses=3) == "foretool misses"
+    assert step(FORECAST, held="1 tool changed") == "foretool review"
+    assert step(FORECAST) == "foretool misses 7 --fix"
     assert step(calls=0) == "foretool connect"
     assert step() == "foretool status --stats"

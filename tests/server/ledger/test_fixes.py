@@ -181,10 +181,29 @@ def test_a_name_that_no_tool_has_may_become_an_alias(tmp_path: Path) -> None:
 
 
 def test_a_search_in_vain_is_for_the_tool_that_was_called_then(tmp_path: Path) -> None:
-    path = write_recorded(tmp_path, TASKS)
+    path = write_recorded(tmp_path, TASKS, list_tokens=320)
     miss = replace(HIDDEN, tool="", noticed="nothing_found", cause="gate", rank=0, at=START + 1)
     diagnosis = found(path, miss)
-    assert diagnosis.tool == "sky__moon" and diagnosis.fixes[0].kind == "description"
+    described = diagnosis.fixes[0]
+    assert diagnosis.tool == "sky__moon" and described.kind == "description"
+    assert described.is_doubtful, "nothing but the order says that these words were for this tool"
+    near = found(path, replace(miss, query="how full is the moon?")).fixes[0]
+    assert near.kind == "description" and not near.is_doubtful
+
+
+def test_no_tool_gets_the_words_of_a_search_that_another_call_or_search_came_after(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS, list_tokens=320)
+    assert "description" in kinds(path)
+    with open_store(loader.load(path).storage) as store:
+        words = "think through this problem step by step"
+        early = store.discoveries.add(Discovery("s0", START + 0.5, words, (), None, "low", (), 0, 1.0))
+    thought = replace(HIDDEN, query=words, discovery=early)
+    assert kinds(path, thought) == ["pin", "budget"], "a search for something else came before the call"
+
+
+def test_what_a_list_of_now_has_needs_no_other_words(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS, pin=["sky__moon"])
+    assert (found(path).listed_now, kinds(path)) == (True, [])
 
 
 def test_what_was_called_after_a_search_for_something_else_is_not_what_a_search_in_vain_was_for(tmp_path: Path) -> None:

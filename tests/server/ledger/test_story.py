@@ -41,9 +41,9 @@ def test_hints_and_searches_by_name_are_told(store: Store) -> None:
     store.discoveries.add(Discovery("s", 1001.0, "", ("a", "b"), None, "none", (), 9, 1.0))
     story = read_story(store, replace(MISS, session="s", at=1002.0, tool="", call=0))
     assert [step.what for step in story] == [
-        "was told of calc__add (hint)",
+        "was told the names of calc__add (behind a result)",
         "searched for a, b: found no tool (confidence none)",
-        "searched, and called no tool that it saw",
+        "searched, and called no tool",
     ]
 
 
