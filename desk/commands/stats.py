@@ -42,7 +42,7 @@ def show_stats(config: Config, since: float, *, as_json: bool) -> int:
         "since": now - since, "full_list_tokens": full, "total": describe_costs(total),
         "clients": [describe_costs(each) for each in clients.values()], "days": [describe_costs(each) for each in rows],
     }  # fmt: skip
-    return output.show(told, as_json, lambda _: _print(rows, clients, total))
+    return output.show(told, as_json, lambda _: _print(rows, clients, total, full))
 
 
 def describe_costs(costs: Costs) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def describe_costs(costs: Costs) -> dict[str, Any]:
     }
 
 
-def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs) -> None:
+def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs, full: int) -> None:
     if not rows:
         output.say("Nothing is on record for this time. Try a longer one: foretool status --stats --since 90d")
         return
@@ -77,6 +77,11 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs) ->
                 output.say(f"{name}: {_sentence(costs)}")
                 _print_courses([row for row in rows if row.client == name])
     output.say(f"in all: {_sentence(total)}", "bold")
+    output.say(
+        f"A list of all tools takes {full:,} tokens. What was read is an estimate: the list counts at each call and"
+        " search, an answer from then on to the end of its task. Calls count also where they were refused; those of"
+        " foretool call do not."
+    )
     _print_courses(rows)
 
 
@@ -132,7 +137,7 @@ def _cells(row: Costs) -> tuple[object, ...]:
 def _count(row: Costs) -> str:
     counts = {"task": row.tasks, "call": row.calls, "miss": row.misses, "search": row.discoveries}
     counted = [output.plural(count, noun) for noun, count in counts.items()]
-    return ", ".join([*counted, f"{row.read_tokens:,} tokens read"])
+    return ", ".join([*counted, f"{row.read_tokens:,} tokens of lists, answers and hints read"])
 
 
 def _sentence(costs: Costs) -> str:

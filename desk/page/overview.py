@@ -94,11 +94,6 @@ class OverviewPage(Struct, frozen=True):
         return sum(each.count - each.recovered for each in self.missed)
 
     @property
-    def saved_tokens(self) -> int:
-        """Tokens of the full list that were not read; below 0 where foretool took more."""
-        return self.total.full_tokens - self.total.read_tokens
-
-    @property
     def most(self) -> int:
         """What was needed on the busiest day."""
         return max((day.needs for day in self.days), default=0)

@@ -38,7 +38,7 @@ _NOUNS: Final = {
     "calls": "calls", "misses": "misses", "discoveries": "searches for tools", "exposures": "lists of clients",
     "prompts": "prompts", "steps": "steps of agents", "sessions": "sessions", "clients": "clients",
     "flows": "values that flowed between tools", "demonstrations": "imported demonstrations",
-    "working_sets": "lists that are served", "upstream_states": "states of servers",
+    "working_sets": "lists kept for clients", "upstream_states": "states of servers",
     "failures": "failures of servers", "kept_calls": "long calls and their results", "usage": "tools' numbers of calls",
     "vectors": "vectors of texts", "artifacts": "learned models", "tools": "tools", "upstreams": "servers",
     "tool_versions": "definitions of tools", "grants": "grants of people", "consents": "consents under way",

@@ -42,7 +42,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "hint": "Name likely tools for a prompt: a hook that your client runs.",
     },
     "Look": {
-        "status": "Show what runs and is stored; what it saves; its clients.",
+        "status": "Show what runs and is stored; with --stats what models read.",
         "misses": "Show the tools that a client needed but could not see, and why.",
         "page": "Show misses, tools and sessions in a browser; review changes.",
         "tools": "Show every tool, its risk, its tokens, its lists and its use.",

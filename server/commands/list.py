@@ -175,7 +175,7 @@ def next_step(state: Overview) -> tuple[str, str]:
         return f"foretool misses {state.missed.last_id} --fix", what
     if not state.calls and not state.proxies:
         return "foretool connect", "says how your clients start foretool; none has called a tool yet"
-    return "foretool status --stats", "shows what it saves; all is well"
+    return "foretool status --stats", "shows what models read and what they missed; all is well"
 
 
 def _print_state(state: Overview) -> None:

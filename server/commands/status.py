@@ -1,4 +1,4 @@
-"""`foretool status`: the running proxies with their upstreams, what is stored, what it saves, and the known clients."""
+"""`foretool status`: the running proxies with their upstreams, what is stored, and the known clients."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from foretool.storage.store import Store
 _STDERR_SHOWN = 3
 """How many stderr lines of a failing upstream are shown without `--verbose`."""
 _STATES: Final[dict[str, str]] = {
-    State.KNOWN.value: "not started",
+    State.KNOWN.value: "idle",
     State.STARTING.value: "starting",
     State.READY.value: "running",
     State.UNLISTED.value: "running, tools unknown",
@@ -60,6 +60,8 @@ _STATES: Final[dict[str, str]] = {
     State.STOPPED.value: "stopped",
 }
 """The states of an upstream for people."""
+_RARE: Final = ("restarts#", "skipped#", "last error…")
+"""Columns of servers that are shown where they say something."""
 _SENT: Final[dict[Telemetry, str]] = {
     "on": "names, durations and codes of errors",
     "full": "names, durations, tasks, and what calls are given and return",
@@ -174,7 +176,7 @@ class Status(Struct, frozen=True):
 def command(
     path: Path | None, as_json: bool, verbose: bool, wants_stats: bool, since: float, wants_clients: bool
 ) -> int:
-    """Show what runs and is stored; what it saves; its clients.
+    """Show what runs and is stored; with --stats what models read.
 
     Exits with 1 if any configured server is broken, down, or lists no tools, a background job fails, or the storage
     cannot be used.
@@ -372,7 +374,8 @@ def _say_contents(held: Statistics | None) -> str:
         return "does not exist yet; the first proxy creates it"
     counts = (held.tools, held.sessions, held.calls, held.discoveries, held.misses, held.clients)
     nouns = ("tool", "session", "call", "discovery", "miss", "client")
-    return ", ".join([output.size(held.file_bytes), *map(output.plural, counts, nouns)])
+    counted = ", ".join([output.size(held.file_bytes), *map(output.plural, counts, nouns)])
+    return f"{counted} (with tools that are gone, refused calls, and what foretool call did)"
 
 
 def _print_proxy(proxy: Proxy, verbose: bool) -> None:
@@ -390,7 +393,12 @@ def _print_proxy(proxy: Proxy, verbose: bool) -> None:
         for state in proxy.upstreams
     ]  # fmt: skip
     columns = ("server…", "state…", "for", "protocol", "tools#", "restarts#", "skipped#", "last error…")
-    output.table(columns, rows, title)
+    # What nothing has happened of is left out: restarts, lines that were no message, errors.
+    shown = [
+        place for place, name in enumerate(columns)
+        if name not in _RARE or verbose or any(row[place] for row in rows)
+    ]  # fmt: skip
+    output.table([columns[at] for at in shown], [[row[at] for at in shown] for row in rows], title)
     for window in proxy.windows:
         client = window.client or "a client that has said nothing yet"
         output.say(f"  window {window.pid}: {client} in {window.folder}, for {output.span(now - window.since)}")

@@ -70,7 +70,7 @@ async def test_the_first_screen_says_what_was_saved_what_was_missed_and_what_to_
     path, now = write_config(tmp_path), time.time()
     async with browser(make_door(path)) as client:
         assert read_answers((await client.get("/")).text) == [
-            ["Nothing yet", "This fills with the first call of a tool."],
+            ["Nothing yet", "What models read is estimated from the first call of a tool on."],
             ["Nothing yet", "This fills when a model needs a tool that its list lacks."],
             ["Run foretool doctor", "it starts calc, sky once, to learn what tools there are"],
         ]
@@ -79,7 +79,10 @@ async def test_the_first_screen_says_what_was_saved_what_was_missed_and_what_to_
     async with browser(make_door(path)) as client:
         saved, missed, todo = read_answers((await client.get("/")).text)
     # The list that this client had took more than all tools, which is said as it is.
-    assert saved[0] == "Nothing so far" and saved[1].startswith("1 call and 0 searches read 300 tokens; all tools")
+    assert re.fullmatch(r"\d+ of 120 tokens", saved[0]), "what is sure comes first"
+    assert saved[2].startswith(
+        "Estimate for 1 call and 0 searches: models read 300 tokens of lists, answers and hints."
+    )
     assert missed[:2] == ["1 miss", "Beside 1 call: hidden tools were needed 1 time."]
     assert todo[0] == "Nothing"
 
