@@ -1,8 +1,6 @@
 """Exit statuses, and the one line on stderr that explains a failure."""
 
-import shutil
 import sys
-import textwrap
 
 WRONG = 1
 """Something is wrong, for example a broken server or an unknown tool."""
@@ -24,5 +22,9 @@ def _wrapped(line: str) -> str:
     """Break a line between words where a terminal would break it within one."""
     if not sys.stderr.isatty():
         return line
+    # A window imports this file, so nothing that takes memory comes before there is something to say.
+    import shutil
+    import textwrap
+
     width = max(shutil.get_terminal_size().columns, 24)
     return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)

@@ -53,7 +53,7 @@ COMMANDS: dict[str, tuple[str, int]] = {
     "review": ("", 0),
     "replay --since 3000000d": ("", 0),
     "enrich --show": ("No wordings", 0),
-    "learn": ("names", 0),
+    "learn": ("ports", 0),
     "learn --report": ("", 0),
     "learn --rollback": ("nothing to roll back", 0),
     "export calls": ('"tool":"sky__forecast"', 0),
