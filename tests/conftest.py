@@ -13,6 +13,7 @@ import pytest
 from fakes import SwiftLoop
 from served import Served
 
+import foretool.learning.commands.learn  # noqa: F401 -- takes the names of the methods before a test changes them
 from foretool.server.calls import runner
 from foretool.storage.opening import open_store
 from foretool.storage.store import Store
