@@ -458,6 +458,13 @@ MissKind = Literal["tool", "search", "name"]
 called, or a name that no server has."""
 
 
+def kind_of_miss(noticed: Noticed, *, is_of_call: bool) -> MissKind:
+    """Return what was missed. `is_of_call`: whether a call revealed it."""
+    if noticed in ("search", "nothing_found") and not is_of_call:
+        return "search"
+    return "name" if noticed == "unknown_name" else "tool"
+
+
 class Miss(Struct, frozen=True):
     """A needed tool that the client did not see, or that it went round (`bypass`)."""
 
@@ -493,9 +500,7 @@ class Miss(Struct, frozen=True):
     @property
     def kind(self) -> MissKind:
         """What was missed, of a miss on record."""
-        if self.noticed in ("search", "nothing_found") and not self.call:
-            return "search"
-        return "name" if self.noticed == "unknown_name" else "tool"
+        return kind_of_miss(self.noticed, is_of_call=self.call > 0)
 
 
 class MissFilter(Struct, frozen=True):
@@ -529,6 +534,13 @@ class MissCount(Struct, frozen=True):
     last_at: float
     last_id: int
     kind: MissKind = "tool"
+
+    def with_more(self, more: MissCount) -> MissCount:
+        """Return it with more misses of the same tool and cause."""
+        sums = (self.count + more.count, self.recovered + more.recovered, self.turns + more.turns,
+                self.tokens + more.tokens)  # fmt: skip
+        last = (max(self.last_at, more.last_at), max(self.last_id, more.last_id))
+        return MissCount(self.tool, self.cause, *sums, *last, self.kind)
 
 
 class MissedNeed(Struct, frozen=True):

@@ -34,7 +34,15 @@ def add_first_probability(run: Run) -> None:
     run("ALTER TABLE discoveries ADD COLUMN first_probability double precision")
 
 
-STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (("first_probability", add_first_probability),)
+def count_misses_by_kind(run: Run) -> None:
+    """Count misses by what was missed from an index alone."""
+    run(f"DROP INDEX IF EXISTS misses_{'_'.join(schema.BY_TOOL)}_idx")
+    run(f"CREATE INDEX ON misses ({', '.join(schema.BY_KIND)})")
+
+
+STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
+    ("first_probability", add_first_probability), ("misses_by_kind", count_misses_by_kind),
+)  # fmt: skip
 """The steps after `BASE`, in order. What a released step creates never changes."""
 NEWEST: Final = BASE + len(STEPS)
 

@@ -21,7 +21,7 @@ from foretool.server.ledger.story import (
     A_MISS,
     CAUSES,
     UNKNOWN_TOOL,
-    count_hidden,
+    count_kinds,
     name_miss,
     say_cost,
     say_kinds,
@@ -224,11 +224,9 @@ def read_ledger(store: Store, wanted: MissFilter, by: str, limit: int) -> Fittin
         key=lambda group: (not group.name, -group.count, -group.last_at),
     )
     causes = _add_up((each.cause, each.count) for each in counts)
-    searches = sum(each.count for each in counts if each.kind == "search")
-    return FittingMisses(
-        sum(causes.values()), count_hidden(counts), searches, causes, tuple(groups),
-        tuple(store.calls.find_misses(wanted, limit)),
-    )  # fmt: skip
+    hidden, searches, _ = count_kinds(counts)
+    latest = tuple(store.calls.find_misses(wanted, limit))
+    return FittingMisses(sum(causes.values()), hidden, searches, causes, tuple(groups), latest)
 
 
 def _group(name: str, counts: Sequence[MissCount]) -> MissGroup:

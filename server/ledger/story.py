@@ -93,17 +93,17 @@ def name_miss(miss: Miss) -> str:
     return f"a search that did not show {miss.tool}" if miss.tool else UNKNOWN_TOOL
 
 
-def count_hidden(counts: Iterable[MissCount]) -> int:
-    """Return how often a hidden tool was needed."""
-    return sum(each.count for each in counts if each.kind == "tool")
+def count_kinds(counts: Sequence[MissCount]) -> tuple[int, int, int]:
+    """Return how often hidden tools were needed, no tool was called after a search, and a wrong name was called."""
+    hidden, searches, names = (
+        sum(each.count for each in counts if each.kind == kind) for kind in ("tool", "search", "name")
+    )
+    return hidden, searches, names
 
 
 def say_counts(counts: Sequence[MissCount]) -> str:
     """Say how often hidden tools were needed, apart from searches and wrong names."""
-    hidden, searches, names = (
-        sum(each.count for each in counts if each.kind == kind) for kind in ("tool", "search", "name")
-    )
-    return say_kinds(hidden, searches, names)
+    return say_kinds(*count_kinds(counts))
 
 
 def say_kinds(hidden: int, searches: int, names: int) -> str:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from foretool.storage.records import (
     Call,
+    Cause,
     Event,
     Flow,
     FlowKey,
@@ -18,9 +19,11 @@ from foretool.storage.records import (
     Miss,
     MissCount,
     MissFilter,
+    MissKind,
     Retry,
     ToolId,
     Usage,
+    kind_of_miss,
 )
 from foretool.storage.sql.database import Database, Said, Subject, encode_json
 from foretool.storage.sql.repeats import Repeats
@@ -109,18 +112,11 @@ _SET_FOLDED = (
     " ON CONFLICT (id) DO UPDATE SET call = excluded.call, miss = excluded.miss"
 )
 
-_MISS_KIND: Final = (
-    "CASE WHEN noticed IN ('search', 'nothing_found') AND call = 0 THEN 'search'"
-    " WHEN noticed = 'unknown_name' THEN 'name' ELSE 'tool' END"
-)
-"""`Miss.kind`."""
-_MISSED: Final = "CASE WHEN noticed IN ('search', 'nothing_found') AND call = 0 THEN '' ELSE tool END"
-"""The tool of a miss. One that a later search found is counted with its call, and not with the search before it."""
-_COUNT_MISSES = f"""
-SELECT {_MISSED}, cause, count(*), sum(CASE WHEN recovered <> 'no' THEN 1 ELSE 0 END), sum(turns), sum(tokens),
-    max(at), max(id), {_MISS_KIND} FROM misses
-WHERE {{}} GROUP BY {_MISSED}, cause, {_MISS_KIND} ORDER BY count(*) DESC, max(at) DESC, {_MISSED}
-"""  # noqa: S608  # constants
+_COUNT_MISSES = """
+SELECT tool, cause, noticed, call > 0, count(*), sum(CASE WHEN recovered <> 'no' THEN 1 ELSE 0 END), sum(turns),
+    sum(tokens), max(at), max(id) FROM misses
+WHERE {} GROUP BY tool, cause, noticed, call > 0
+"""
 
 _ALL_AT_ONCE = "session IN (SELECT key FROM sessions WHERE {})"
 """Sessions of misses that are all read: they are read once."""
@@ -328,7 +324,16 @@ class CallStore(Subject):
     def count_misses(self, wanted: MissFilter) -> list[MissCount]:
         """Return how often each tool was missed for each cause, the most frequent first."""
         where, values = self._conditions(wanted, _ALL_AT_ONCE)
-        return [MissCount(*row) for row in self._database.rows(_COUNT_MISSES.format(where), values)]
+        found: dict[tuple[str, Cause, MissKind], MissCount] = {}
+        for row in self._database.rows(_COUNT_MISSES.format(where), values):
+            tool, cause, noticed, is_of_call, count, recovered, turns, tokens, last_at, last_id = row
+            kind = kind_of_miss(noticed, is_of_call=bool(is_of_call))
+            # What a search was for is counted with the call of it, and not with the search before it.
+            name = "" if kind == "search" else tool
+            counted = MissCount(name, cause, count, recovered, turns, tokens, last_at, last_id, kind)
+            key = (name, cause, kind)
+            found[key] = found[key].with_more(counted) if key in found else counted
+        return sorted(found.values(), key=lambda each: (-each.count, -each.last_at, each.tool))
 
     def usage(self) -> list[Usage]:
         """Return every tool ever called or missed, the most called first. Misses of unknown names do not count, nor

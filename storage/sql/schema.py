@@ -91,10 +91,14 @@ TABLES: Final = {
 NULL, `=` a default, and `>` the table whose ids a column holds."""
 
 UNIQUE: Final = (("upstreams", "name", "fingerprint"), ("definitions", "schema_hash"), ("lists", "hash"))
+BY_TOOL: Final = ("tool", "cause", "at", "recovered", "turns", "tokens", "session")
+"""The index by which misses were counted in the first tables."""
+BY_KIND: Final = ("tool", "cause", "noticed", "call", "at", "recovered", "turns", "tokens", "session")
+"""That by which they are counted now, which is all that a count reads."""
 INDEXES: Final = (
     ("sessions", "started_at"), ("exposures", "at"), ("exposures", "session"), ("exposures", "list"),
     ("discoveries", "at"), ("misses", "at"),
-    ("misses", "tool", "cause", "at", "recovered", "turns", "tokens", "session"),
+    ("misses", *BY_TOOL),
     ("prompts", "at"), ("steps", "at"), ("artifacts", "kind", "active"), ("audit", "at"), ("audit", "principal", "at"),
 )  # fmt: skip
 """The table and the columns of each index."""

@@ -34,7 +34,13 @@ def m027_first_probability(db: Database) -> None:
     db.table("discoveries").add_column("first_probability", float)
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (m027_first_probability,)
+def m028_misses_by_kind(db: Database) -> None:
+    """Count misses by what was missed from an index alone."""
+    db.execute(f"DROP INDEX idx_misses_{'_'.join(schema.BY_TOOL)}")
+    db.table("misses").create_index(schema.BY_KIND)
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (m027_first_probability, m028_misses_by_kind)
 """The steps after `BASE`, in order. What a released step creates never changes."""
 NEWEST: Final = BASE + len(MIGRATIONS)
 

@@ -421,9 +421,6 @@ CREATE INDEX "idx_discoveries_at"
 CREATE INDEX "idx_misses_at"
     ON "misses" ("at");
 
-CREATE INDEX "idx_misses_tool_cause_at_recovered_turns_tokens_session"
-    ON "misses" ("tool", "cause", "at", "recovered", "turns", "tokens", "session");
-
 CREATE INDEX "idx_prompts_at"
     ON "prompts" ("at");
 
@@ -456,6 +453,9 @@ CREATE TRIGGER exposed_names_count_insert AFTER INSERT ON exposed_names BEGIN UP
 CREATE TRIGGER exposed_names_count_update AFTER UPDATE ON exposed_names BEGIN UPDATE counters SET value = value + 1 WHERE name = 'catalog'; END;
 
 CREATE TRIGGER exposed_names_count_delete AFTER DELETE ON exposed_names BEGIN UPDATE counters SET value = value + 1 WHERE name = 'catalog'; END;
+
+CREATE INDEX "idx_misses_tool_cause_noticed_call_at_recovered_turns_tokens_session"
+    ON "misses" ("tool", "cause", "noticed", "call", "at", "recovered", "turns", "tokens", "session");
 
 INSERT INTO counters (name, value) VALUES ('catalog', 1);
 
