@@ -196,8 +196,7 @@ class ToolRunner:
         has_failed = reply.error is not UNSET or (
             isinstance(reply.result, Raw) and translate.is_tool_error(reply.result)
         )
-        is_bridged = attempt.via == "bridge"
-        failing = say_failing(exchange, attempt.tool.id, has_failed=has_failed) if is_bridged else ""
+        failing = say_failing(exchange, attempt.tool.id, has_failed=has_failed) if attempt.via == "bridge" else ""
         advice = [each for each in (exchange.doubt, failing) if each]
         if reply.error is not UNSET:
             self._record(attempt, "error", True)

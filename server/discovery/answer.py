@@ -182,9 +182,10 @@ def answer(
     lacks = lacks or Lacks()
     asked, unknown, shared_names = _asked(arguments, catalog, reach)
     asked, apart = _by_fit(asked, arguments, ranking, level)
-    level = (
-        "high" if asked and not (unknown or apart) else level if ranking.ranked or asked or lacks.meaning_in else "none"
-    )
+    if asked and not (unknown or apart):
+        level = "high"
+    elif not (ranking.ranked or asked or lacks.meaning_in):
+        level = "none"
     clauses = len(_clauses(arguments))
     is_paragraph = clauses > 0
     steps = 0 if is_paragraph else _count_steps(arguments)

@@ -323,28 +323,33 @@ def earlier_versions(path: Path, backups: Path) -> list[Earlier]:
     whether it was put back: what they have counts.
     """
     found = []
-    for folder in sorted(backups.glob("*"), reverse=True):
-        for name in (LIST, _UNDONE):
-            try:
-                kept = _read_list(folder / name)
-                mine = [each for each in kept if each.path == str(path) and not (each.is_undone or each.new_mode)]
-                found += [_earlier(folder, each) for each in mine]
-            except (OSError, msgspec.MsgspecError):
-                continue
+    for folder, kept in _kept_of(path, [backups]):
+        if not kept.is_undone:
+            with suppress(OSError):
+                found.append(_earlier(folder, kept))
     return found
 
 
 def kept_texts(path: Path, folders: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
     """Yield the copies of a file, the newest first, and when each was made. Those that cannot be read are left out."""
-    found = [each for backups in folders for each in backups.glob("[0-9]*")]
-    for folder in sorted(found, key=lambda each: each.name, reverse=True):
+    for folder, kept in _kept_of(path, folders):
+        with suppress(OSError):
+            version = _earlier(folder, kept)
+            texts = (version.before,) if kept.is_undone else (version.written, version.before)
+            yield from ((_moment(folder), text) for text in texts if text is not None)
+
+
+def _kept_of(path: Path, backups: Iterable[Path]) -> Iterator[tuple[Path, _Kept]]:
+    """Yield what runs have kept of a file, those that are undone too, the newest first, and the folder of each. Lists
+    that cannot be read are left out, and so are changes of its permissions."""
+    folders = [each for found in backups for each in found.glob("[0-9]*")]
+    for folder in sorted(folders, key=lambda each: each.name, reverse=True):
         for name in (LIST, _UNDONE):
             with suppress(OSError, msgspec.MsgspecError):
-                for each in _read_list(folder / name):
-                    if each.path == str(path) and not each.new_mode:
-                        version = _earlier(folder, each)
-                        texts = (version.before,) if each.is_undone else (version.written, version.before)
-                        yield from ((_moment(folder), text) for text in texts if text is not None)
+                yield from (
+                    (folder, each) for each in _read_list(folder / name)
+                    if each.path == str(path) and not each.new_mode
+                )  # fmt: skip
 
 
 def _moment(folder: Path) -> str:
