@@ -291,6 +291,8 @@ def write_schema() -> str:
 
 def _write_type(name: str, schema: dict[str, Any]) -> str:
     """Write one type with a line for each member. Its name is its key, so it has no title."""
+    if "description" in schema:
+        schema["description"] = inspect.cleandoc(schema["description"])
     members = [f" {_compact(member)}:{_compact(kind)}" for member, kind in schema.pop("properties", {}).items()]
     rest = _compact({key: value for key, value in schema.items() if key != "title"})
     return f"{_compact(name)}:{_extend(rest, 'properties', members) if members else rest}"
@@ -307,7 +309,10 @@ def _compact(value: Any) -> str:
 
 
 def _join_types(value: Any) -> Any:
-    """Write `anyOf` of types without further conditions as a list of types."""
+    """Write `anyOf` of types without further conditions as a list of types, and no names of members that are literals.
+
+    Not every version of msgspec writes these names.
+    """
     if isinstance(value, list):
         return [_join_types(item) for item in value]
     if not isinstance(value, dict):
@@ -316,7 +321,7 @@ def _join_types(value: Any) -> Any:
     if choices and all(set(choice) == {"type"} for choice in choices):
         value = {key: item for key, item in value.items() if key != "anyOf"}
         value["type"] = [choice["type"] for choice in choices]
-    return {key: _join_types(item) for key, item in value.items()}
+    return {key: _join_types(item) for key, item in value.items() if key != "propertyNames"}
 
 
 def _describe_other(kind: type) -> dict[str, Any]:
