@@ -25,13 +25,13 @@ PAGE: Final = ROOT / "docs" / "benchmarks.md"
 HEAD: Final = """\
 # Benchmarks
 
-What foretool claims, with the figures, what they were measured against, and the command that prints them again. The
-page is made from `bench/results/` by `python -m bench.publish`. † behind a commit: the code has changed since.
+What foretool claims, with the figures, what they were measured against, and the command that prints them again; made
+from `bench/results/` by `python -m bench.publish`. † behind a commit: the code has changed since.
 
 Everything ran on two virtual cores with 24 GiB, Python 3.11 and Linux. The other proxies run from their own packages,
 driven by scripts (peerbench) outside this repository; the data sets are outside too. *Default install* means `pip
-install` without extras, with the encoder that comes with it. r@5 is the share of needed tools among the first five,
-hit@1 the share of queries with a needed tool first; square brackets hold 95 % intervals.
+install` without extras, with the encoder that comes with it (minilm-tools). Hit@1 is the share of queries with a needed
+tool first; square brackets hold 95 % intervals.
 """
 
 
