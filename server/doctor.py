@@ -7,10 +7,12 @@ knows its tools from the start; nothing else is written. The checks are in `serv
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from foretool.server.app import App
 from foretool.server.catalog.catalog import Catalog
@@ -39,10 +41,14 @@ def diagnose(
     on_progress: OnProgress = ignore,
     *,
     registered: Sequence[Registered] = (),
+    only: Collection[str] = (),
 ) -> Diagnosis:
-    """Run every check. `registered`: the entries of clients that start foretool with this config. One upstream takes at
-    most twice `timeout_s` and the time of its first download, and a few start at a time."""
-    servers = [server for server in config.servers.values() if not is_foretool(server)]
+    """Run every check. `registered`: the entries of clients that start foretool with this config. `only`: the servers
+    to start, and to say anything of; all if it is empty. One upstream takes at most twice `timeout_s` and the time of
+    its first download, and a few start at a time."""
+    servers = [
+        server for server in config.servers.values() if not is_foretool(server) and (not only or server.name in only)
+    ]
     is_new = isinstance(config.storage, Path) and not config.storage.exists()
     storage = list(check_storage(config.storage))
     is_usable = all(each.severity != "error" for each in storage)
@@ -57,8 +63,9 @@ def diagnose(
     upstreams = tuple(_describe_upstream(probe, catalog) for probe in probes)
     texts = inspect(catalog, {each.server.name: each.definitions or () for each in probes})
     failing = find_failing_jobs(config.storage)
+    programs = list(check_programs(replace(config, servers={each.name: each for each in servers})))
     findings = [
-        *check_programs(config),
+        *programs,
         *check_config(config),
         *check_clients(config, registered, os.environ),
         *storage,
@@ -69,14 +76,18 @@ def diagnose(
         *check_pages(catalog, config),
         *check_patterns(catalog, config, complete=all(each.is_well for each in upstreams)),
         *(
-            Finding("text", severity, what, do, Code.TEXT_SUSPICIOUS if severity != "ok" else None)
-            for severity, what, do in report(texts)
+            Finding("text", severity, what, do, Code.TEXT_SUSPICIOUS if severity != "ok" else None, server)
+            for server, severity, what, do in report(texts)
         ),
     ]
-    return Diagnosis(tuple(findings), upstreams, _summarize(config, catalog, upstreams), failing)
+    if only:
+        findings = [each for each in findings if each.server in only or (each in programs and each.severity != "ok")]
+    return Diagnosis(tuple(findings), upstreams, _summarize(config, catalog, upstreams, only), failing)
 
 
-def _summarize(config: Config, catalog: Catalog, upstreams: Sequence[UpstreamCheck]) -> TokenSummary:
+def _summarize(
+    config: Config, catalog: Catalog, upstreams: Sequence[UpstreamCheck], only: Collection[str]
+) -> TokenSummary:
     tools = catalog.tools()
     listed = names = None
     with suppress(StorageError), open_existing_store(config.storage) as store:
@@ -85,7 +96,7 @@ def _summarize(config: Config, catalog: Catalog, upstreams: Sequence[UpstreamChe
         view = app.lists.preview(profile, "frozen" if profile.policy == "auto" else profile.policy)
         listed, names = view.tokens, len(view.tools)
     return TokenSummary(
-        servers=len(upstreams) + len(config.broken),
+        servers=len(upstreams) + sum(not only or name in only for name in config.broken),
         well=sum(each.is_well for each in upstreams),
         tools=len(tools),
         tokens=sum(catalog.tokens(tool.id) for tool in tools),

@@ -78,18 +78,18 @@ def inspect(
     return Inspection(by_server)
 
 
-def report(inspection: Inspection) -> Iterator[tuple[Literal["ok", "warning"], str, str]]:
-    """Yield what `foretool doctor` says of the findings: how grave it is, what was found, what to do."""
+def report(inspection: Inspection) -> Iterator[tuple[str, Literal["ok", "warning"], str, str]]:
+    """Yield what `foretool doctor` says of the findings: the server, how grave it is, what was found, what to do."""
     for server in inspection.by_server:
         found = [(tool, each) for name, tool, each in inspection.grave() if name == server]
         for tool, each in found[:_SHOWN]:
             what = f"{tool or server}: {each.kind} ({each.severity}) in {each.where}: {each.excerpt}"
-            yield "warning", what, "read it; if it should not be there, exclude the tool or disable the server"
+            yield server, "warning", what, "read it; if it should not be there, exclude the tool or disable the server"
         if len(found) > _SHOWN:
             more = f"{server}: and {len(found) - _SHOWN} more"
-            yield "warning", more, f"`foretool tools --findings -u {server}` shows them"
+            yield server, "warning", more, f"`foretool tools --findings -u {server}` shows them"
     if next(inspection.grave(), None) is None:
-        yield "ok", "nothing looks wrong in the texts of the tools", ""
+        yield "", "ok", "nothing looks wrong in the texts of the tools", ""
 
 
 def inspect_store(config: Config, store: Store) -> Inspection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -36,6 +36,7 @@ _GROUPS: Final[Sequence[tuple[Severity, str]]] = (("error", "problem"), ("warnin
 
 
 @click.command("doctor")
+@click.argument("names", nargs=-1, metavar="[SERVER]...")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -56,6 +57,7 @@ _GROUPS: Final[Sequence[tuple[Severity, str]]] = (("error", "problem"), ("warnin
 def command(
     path: Path | None,
     as_json: bool,
+    names: tuple[str, ...],
     timeout_s: float,
     client: str | None,
     wants_fix: bool,
@@ -64,7 +66,7 @@ def command(
     code: str | None,
     wanted_undo: bool,
 ) -> int:
-    """Check everything and say what to do about each problem.
+    """Check everything and say what to do about each problem. With SERVER, check that server alone.
 
     Checks the config, the programs it needs, the storage file, the names of tools, the entries of your clients, and
     every upstream. Starts a few upstreams at a time, once more alone where one failed, and ends them again. Keeps the
@@ -75,6 +77,8 @@ def command(
     as their entry is, entries of clients that start foretool twice or not at all. It shows the lines that change, asks,
     and keeps a copy.
     """
+    if names and (code is not None or wanted_undo):
+        raise UsageError("--explain and --undo go without a SERVER")
     if code is not None:
         return _explain(code, as_json=as_json)
     if wanted_undo:
@@ -84,10 +88,12 @@ def command(
     if wants_fix:
         repairs.refuse_silence(agreed=agreed, dry_run=dry_run, as_json=as_json)
     registered = find_registered(find_place(path, os.environ).path)
+    config = load(path)
+    _require_enabled(config, names)
     with _environment(registered, client):
-        diagnosis = run_checks(load(path), timeout_s, registered)
+        diagnosis = run_checks(config, timeout_s, registered, only=names)
     if not as_json:
-        show_diagnosis(diagnosis)
+        show_diagnosis(diagnosis, is_whole=not names)
     fixed = repairs.fix(path, diagnosis, agreed=agreed, dry_run=dry_run, as_json=as_json) if wants_fix else None
     if as_json:
         output.emit(
@@ -103,6 +109,16 @@ def command(
     elif fixed is None and any(each.repair for each in diagnosis.findings):
         output.say("Some of this can be mended for you: foretool doctor --fix")
     return int(not diagnosis.is_well)
+
+
+def _require_enabled(config: Config, names: Sequence[str]) -> None:
+    """Refuse a name that no enabled server has. Raises `UsageError`."""
+    for name in names:
+        if name in config.disabled:
+            raise UsageError(f"{name} is disabled: foretool enable {name}")
+        if name not in config.servers and name not in config.broken:
+            known = [*config.servers, *config.broken]
+            raise UsageError(f"no server is called {name!r}{guess(name, known) or '; foretool list shows them'}")
 
 
 class CodeExplanation(Struct, frozen=True):
@@ -157,12 +173,13 @@ def run_checks(
     registered: Sequence[Registered] | None = None,
     *,
     may_ask: bool = True,
+    only: Collection[str] = (),
 ) -> Diagnosis:
     """Run every check, with a progress bar, and prepare the search by meaning for what was listed. `may_ask`: before an
-    encoder is downloaded."""
+    encoder is downloaded. `only`: the servers to check; all if it is empty."""
     entries = find_registered(config.path) if registered is None else registered
-    with mute_logging(), progress_bar(len(config.servers)) as on_progress:
-        diagnosis = doctor.diagnose(config, timeout_s, on_progress, registered=entries)
+    with mute_logging(), progress_bar(len(only or config.servers)) as on_progress:
+        diagnosis = doctor.diagnose(config, timeout_s, on_progress, registered=entries, only=only)
     if any(each.tools for each in diagnosis.upstreams):
         embed_listed(config, may_ask=may_ask)
     return diagnosis
@@ -239,11 +256,12 @@ def _say_running(running: Mapping[str, Stage]) -> str:
     return "; ".join(said) or "done"
 
 
-def show_diagnosis(diagnosis: Diagnosis, path: Path | None = None) -> None:
+def show_diagnosis(diagnosis: Diagnosis, path: Path | None = None, *, is_whole: bool = True) -> None:
     """Print what an examination has found: a summary, what is wrong, and then what works. With `path`, the config:
-    on one screen, without what servers have written and what is as it should be, and with lines of that file."""
+    on one screen, without what servers have written and what is as it should be, and with lines of that file.
+    `is_whole`: whether all servers were checked, so that what a client loads is known."""
     briefly = path is not None
-    output.say_paragraph(_say_summary(diagnosis.summary, briefly=briefly), style="bold")
+    output.say_paragraph(_say_summary(diagnosis.summary, briefly=briefly, is_whole=is_whole), style="bold")
     explain = " (to have one explained: foretool doctor --explain CODE)" if briefly else ""
     for severity, noun in _GROUPS:
         found = [each for each in diagnosis.findings if each.severity == severity]
@@ -264,13 +282,15 @@ def show_diagnosis(diagnosis: Diagnosis, path: Path | None = None) -> None:
     output.say(f"\n{counted}{codes}", "red" if errors else "green")
 
 
-def _say_summary(summary: TokenSummary, *, briefly: bool) -> str:
+def _say_summary(summary: TokenSummary, *, briefly: bool, is_whole: bool) -> str:
     servers = output.plural(summary.servers, "server")
     if summary.well < summary.servers:
         servers = f"{summary.well or 'None'} of {servers} {'works' if summary.well < 2 else 'work'}"
     if not summary.tools:
         return f"{servers}: there are no tools that a client could see."
     tools, tokens = output.plural(summary.tools, "tool"), f"{summary.tokens:,} tokens"
+    if not is_whole:
+        return f"{servers}, {tools}, {tokens}."
     if summary.listed_tokens is None:
         return f"{servers}, {tools}, {tokens}. The storage cannot be used, so what a client loads is not known."
     if summary.listed_tokens >= summary.tokens:

@@ -54,9 +54,10 @@ def test_a_report_shows_some_and_counts_the_rest() -> None:
     made.replace("evil", [raw(tool(f"add{number}", POISON)) for number in range(5)])
     *shown, rest = report(inspect(made))
     assert (
-        len(shown) == 3 and shown[0][1] == "evil__add0: hides from the user (high) in description: Do not tell the user"
+        len(shown) == 3 and shown[0][2] == "evil__add0: hides from the user (high) in description: Do not tell the user"
     )
     assert rest == (
+        "evil",
         "warning",
         "evil: and 2 more",
         "`foretool tools --findings -u evil` shows them",

@@ -31,6 +31,25 @@ def test_the_way_out_stands_below_its_finding(tmp_path: Path, capsys: pytest.Cap
     assert out.startswith("None of 1 server works: there are no tools")
 
 
+def test_one_server_is_checked_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    servers = {"one": echo(), "bad": echo("--silent"), "gone": {"command": "no-such-program"}, "off": echo()}
+    servers["off"]["disabled"] = True
+    path = str(write_config(tmp_path, servers, pin=["nobody__*"]))
+    assert run(["doctor", "one", "--config", path]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("1 server, 2 tools, ") and "bad" not in out and "gone" not in out and "nobody" not in out
+    assert run(["doctor", "bad", "gone", "--timeout", "0.5", "--config", path]) == 1
+    out = capsys.readouterr().out
+    assert "bad: no answer to initialize" in out and "no-such-program is not on PATH; needed by gone" in out
+    for names, said in (
+        (["onne"], "no server is called 'onne'; did you mean \"one\"?"),
+        (["off"], "off is disabled: foretool enable off"),
+        (["one", "--undo"], "--explain and --undo go without a SERVER"),
+    ):
+        assert run(["doctor", *names, "--config", path]) == 2
+        assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("seconds", ["0", "-1", "soon"])
 def test_a_timeout_that_is_none_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", "--timeout", seconds]) == 2
