@@ -1,4 +1,4 @@
-"""What each command prints with `--json`, as types: `answers.schema.json` is generated from them.
+"""What each command prints with `--json`, as types: `python docs/answers.py` prints their JSON Schema.
 
 A command that prints one of its own types needs a line in `ANSWERS`; the classes here are for those that put their
 answer together from parts.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from itertools import pairwise
@@ -261,7 +262,6 @@ ANSWERS: Final[dict[str, Any]] = {
 }
 """By command line, with the options that change the answer."""
 
-SCHEMA: Final = Path(__file__).with_name("answers.schema.json")
 _REFERENCE: Final = "#/$defs/{name}"
 
 
@@ -387,3 +387,7 @@ def _read_docstrings(kind: type) -> dict[str, str]:
         for member, below in pairwise(definition.body)
         if isinstance(member, ast.AnnAssign) and isinstance(below, ast.Expr)
     }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(write_schema())

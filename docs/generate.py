@@ -1,6 +1,6 @@
-"""Generates the tables in `configuration.md` from the settings, the help in `cli.md` from the commands, and what they
-print as JSON (`answers.schema.json`) from the types, a page for each client (`clients/`), and the statements
-that make a new storage file (`storage/sqlite/schema.sql`) from the steps of its history.
+"""Generates the tables in `configuration.md` from the settings, the help in `cli.md` from the commands, a page for each
+client (`clients/`), and the statements that make a new storage file (`storage/sqlite/schema.sql`) from the steps of its
+history.
 
 The text around them is written by hand. `python docs/generate.py` updates the files; with `--check` it exits with 1 if
 one of them is stale.
@@ -21,7 +21,6 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import answers
 import client_pages
 import client_tables
 
@@ -228,7 +227,6 @@ def write_explanations() -> str:
 
 def main(arguments: list[str]) -> int:
     wanted = {page: render(page.read_text(encoding="utf-8")) for page in PAGES} | {
-        answers.SCHEMA: answers.write_schema(),
         **client_pages.write_pages(),
         EXPLANATIONS: write_explanations(),
         migrations.SCHEMA: migrations.write_schema(),
