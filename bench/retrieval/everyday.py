@@ -1,12 +1,14 @@
 """Asks a running proxy over real servers for everyday tasks: is the right tool first, and what does an answer cost?
 
-    python -m bench.retrieval.everyday FOLDER [--check] [--chinese] [--foretool COMMAND] [--show] [--json]
+    python -m bench.retrieval.everyday FOLDER [--check] [--chinese] [--servers NAMES] [--after SECONDS]
+        [--foretool COMMAND] [--show] [--json]
 
 `everyday.json` holds the servers (packages of npm and PyPI that list their tools without a token), the tasks, which
 were written before any answer was seen, and the tasks of `--check`, written later over the same servers and before any
 answer to them was seen. With `--chinese` they are asked in Chinese (`everyday_chinese.json`); the glossary was finished
 before they were read. Each server is installed into FOLDER where it is missing; one that does not install is left out
-and named, and its tasks count as failed. `--show` prints every answer.
+and named, and its tasks count as failed. `--servers` leaves the others out, with their tasks. With `--after` the first
+task is asked so long after the first list of a new store, whatever is ready by then. `--show` prints every answer.
 """
 
 from __future__ import annotations
@@ -77,12 +79,17 @@ def install(folder: Path, server: Json) -> None:
     subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
 
 
-async def ask_all(command: Sequence[str], config: Path, tasks: Sequence[Json], by_meaning: bool) -> list[Json]:
-    """The answer to each task, once every server has listed its tools or failed to."""
+async def ask_all(
+    command: Sequence[str], config: Path, tasks: Sequence[Json], by_meaning: bool, after_s: float | None = None
+) -> list[Json]:
+    """The answer to each task: so long after the first list, or once every server has listed its tools or failed to."""
     async with StdioClient.serve(command, config) as client:
         await client.initialize()
         await client.ask("tools/list", {}, CALL_S)
-        await wait_until_ready(client, by_meaning)
+        if after_s is None:
+            await wait_until_ready(client, by_meaning)
+        else:
+            await asyncio.sleep(after_s)
         return [
             await client.call("discover_tools", {"task": each["task"], "structured": True}, CALL_S) for each in tasks
         ]
@@ -124,8 +131,10 @@ def results(arguments: argparse.Namespace) -> Row:
     held = json.loads(FILE.read_text("utf-8"))
     folder: Path = arguments.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    entries: dict[str, Any] = {name: entry(folder, server) for name, server in held["servers"].items()}
+    chosen: list[str] = arguments.servers or list(held["servers"])
+    entries: dict[str, Any] = {name: entry(folder, held["servers"][name]) for name in chosen}
     tasks = held["check" if arguments.check else "tasks"]
+    tasks = [task for task in tasks if all(tool.partition("__")[0] in chosen for tool in task["tools"])]
     if arguments.chinese:
         tasks = in_chinese(tasks)
     with TemporaryDirectory() as home:
@@ -136,7 +145,7 @@ def results(arguments: argparse.Namespace) -> Row:
             shipped_wordings=not arguments.without_wordings,
         )
         command = processes.installed(arguments.foretool)
-        answers = asyncio.run(ask_all(command, config, tasks, arguments.encoder != "none"))
+        answers = asyncio.run(ask_all(command, config, tasks, arguments.encoder != "none", arguments.after))
     places = [place_of(answer, task) for answer, task in zip(answers, tasks, strict=True)]
     if arguments.show:
         for task, answer, place in zip(tasks, answers, places, strict=True):
@@ -161,6 +170,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = options.make_parser("bench.retrieval.everyday", __doc__)
     parser.add_argument("folder", type=Path, help="where the servers are installed")
     parser.add_argument("--check", action="store_true", help="ask the tasks that were written later")
+    parser.add_argument("--servers", help="names of servers; default: all")
+    parser.add_argument("--after", type=float, metavar="SECONDS", help="ask so long after the first list")
     parser.add_argument("--chinese", action="store_true", help="ask in Chinese")
     parser.add_argument("--foretool", help="command of the foretool to measure; default: the one beside this Python")
     parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
@@ -168,6 +179,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--show", action="store_true", help="print every answer")
     options.add_json(parser)
     arguments = parser.parse_args(argv)
+    if arguments.servers:
+        known = json.loads(FILE.read_text("utf-8"))["servers"]
+        arguments.servers = options.split_names(parser, "--servers", arguments.servers, known)
     print_row(results(arguments), arguments.json)
 
 
