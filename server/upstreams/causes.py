@@ -154,7 +154,7 @@ _PATTERNS: Final = (
         Code.RUNTIME_WRONG,
         PYTHON_SDK.pattern,
         "it was written for another version of the MCP SDK for Python",
-        "give its Python mcp<2 (or mcp>=2 where it is newer than that)",
+        "start it in a Python of its own with mcp<2 (or mcp>=2 where it is newer than that)",
     ),
     _pattern(
         Code.PORT_IN_USE,

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +37,7 @@ def find_cure(server: Server, cause: Cause, text: str) -> str:
     if advice := _fill_blanks(server, cause.code, text):
         return f"{advice}; if it still takes long, {cause.do}" if cause.code is Code.SERVER_SLOW else advice
     if server.type == "stdio" and (match := PYTHON_SDK.search(text)):
-        return _with_sdk(server, "mcp>=2" if "mcpserver" in match[0].lower() else "mcp<2")
+        return _with_sdk(server, match[0])
     if folder := _half_installed(text):
         command = f"rm -rf {shlex.quote(folder)}"
         return f"a download of npx was broken off there: delete that folder ({command}), then run foretool doctor again"
@@ -69,10 +70,13 @@ def _matters(name: str, code: Code, text: str) -> bool:
     return code in _MAY_BE_CREDENTIAL and bool(CREDENTIAL.search(name))
 
 
-def _with_sdk(server: Server, version: str) -> str:
-    """Say how a server gets another version of the MCP SDK for Python, as its entry starts it."""
+def _with_sdk(server: Server, text: str) -> str:
+    """Say how a server gets the version of the MCP SDK for Python that it was written for, as its entry starts it. What
+    others may share is left as it is: they may need the version that is there."""
     program = Path(server.entry.command or server.command).name
-    quoted = shlex.quote(version)
+    where = os.path.realpath(shutil.which(server.command, path=os.environ.get("PATH")) or server.command)
+    python = server.command if program.startswith("python") else interpreter_of(where)
+    version = _other_sdk(python, text)
     if program == "uvx":
         return f'put "--with", "{version}" first in its args'
     if program == "uv":
@@ -81,16 +85,48 @@ def _with_sdk(server: Server, version: str) -> str:
         return "use another version of its image, or tell its author"
     if program == "pipx":
         return f'start it with uvx: "command": "uvx", and "--with", "{version}" first in its args'
-    if program.startswith("python"):
-        return f"{shlex.quote(server.entry.command or program)} -m pip install {quoted}"
-    found = shutil.which(server.command, path=os.environ.get("PATH")) or server.command
-    where = os.path.realpath(found)
     if match := re.search(r"/uv/tools/([^/]+)/", where):
-        return f"uv tool install {shlex.quote(match[1])} --with {quoted}"
+        return f"uv tool install {shlex.quote(match[1])} --with {shlex.quote(version)}"
     if match := re.search(r"/pipx/venvs/([^/]+)/", where):
-        return f"pipx inject --force {shlex.quote(match[1])} {quoted}"
-    python = interpreter_of(where) or "python"
-    return f"{shlex.quote(python)} -m pip install {quoted}, with the Python that has the server"
+        return f"pipx inject --force {shlex.quote(match[1])} {shlex.quote(version)}"
+    if program.startswith("python"):
+        return (
+            f"give it a Python of its own, because others may need the version that is there: python3 -m venv FOLDER,"
+            f" then FOLDER/bin/pip install its package and {shlex.quote(version)}, and FOLDER/bin/python as its command"
+        )
+    package = _package_of(python, program)
+    said = f'"{program}"' if package in ("", program) else f'"--from", "{package}", "{program}"'
+    return (
+        "start it with uvx in a Python of its own, because others may need the version that is there:"
+        f' "command": "uvx", and first in its args "--with", "{version}", {said}'
+    )
+
+
+def _other_sdk(python: str, text: str) -> str:
+    """Return the requirement of the SDK for a server that fails with the one that its Python has. Where that is not
+    known, what it printed tells: few names are new in version 2."""
+    found = next(_packages(python, "mcp-*.dist-info"), None)
+    if found is not None:
+        return "mcp>=2" if found.name.startswith("mcp-1.") else "mcp<2"
+    return "mcp>=2" if "mcpserver" in text.lower() else "mcp<2"
+
+
+def _package_of(python: str, program: str) -> str:
+    """Return the package that has a program, "" where none is found."""
+    for folder in _packages(python, "*.dist-info"):
+        try:
+            scripts = (folder / "entry_points.txt").read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        if re.search(rf"(?m)^{re.escape(program)}\s*=", scripts):
+            return folder.name.partition("-")[0].replace("_", "-")
+    return ""
+
+
+def _packages(python: str, pattern: str) -> Iterator[Path]:
+    """Find the folders of installed packages of a Python in its own environment."""
+    home = Path(python).parent.parent
+    return home.glob(f"lib/python3*/site-packages/{pattern}") if Path(python).is_absolute() else iter(())
 
 
 def _complete(server: Server) -> str:

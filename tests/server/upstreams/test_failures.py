@@ -139,7 +139,13 @@ FASTMCP = (
         ("uvx", ["mcp-server-sqlite"], FASTMCP, 'put "--with", "mcp<2" first in its args'),
         ("uvx", ["new-server"], SDK_2, 'put "--with", "mcp>=2" first in its args'),
         ("uv", ["run", "server.py"], SDK_1, 'put "--with", "mcp<2" behind "run" in its args'),
-        ("python3", ["-m", "sqlite"], SDK_1, "python3 -m pip install 'mcp<2'"),
+        (
+            "python3",
+            ["-m", "sqlite"],
+            SDK_1,
+            "give it a Python of its own, because others may need the version that is there: python3 -m venv FOLDER,"
+            " then FOLDER/bin/pip install its package and 'mcp<2', and FOLDER/bin/python as its command",
+        ),
         ("docker", ["run", "sqlite"], SDK_1, "use another version of its image, or tell its author"),
         ("~/uv/tools/sql/bin/sqlite", [], SDK_1, "uv tool install sql --with 'mcp<2'"),
         ("~/pipx/venvs/sql/bin/sqlite", [], SDK_1, "pipx inject --force sql 'mcp<2'"),
@@ -153,6 +159,35 @@ def test_a_server_for_another_sdk_gets_the_advice_that_fits_how_it_is_started(
     assert (found.code, found.what, found.do, found.certain) == (
         Code.RUNTIME_WRONG, "it was written for another version of the MCP SDK for Python", do, True,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("installed", "printed", "package", "said"),
+    [
+        ("2.3.0", SDK_1, "calculator", '"--with", "mcp<2", "calculator"'),
+        ("1.30.0", "ModuleNotFoundError: No module named 'mcp.server.context'", "calculator",
+         '"--with", "mcp>=2", "calculator"'),
+        ("1.30.0", SDK_2, "mcp_calculator", '"--with", "mcp>=2", "--from", "mcp-calculator", "calculator"'),
+    ],
+)  # fmt: skip
+def test_a_server_for_another_sdk_gets_its_own_python_so_that_no_other_server_breaks(
+    installed: str, printed: str, package: str, said: str, tmp_path: Path
+) -> None:
+    """The Python of a server is often that of others: installing another SDK there broke three that had worked, and
+    the advice for these would have broken the first one again."""
+    program = tmp_path / "bin" / "calculator"
+    packages = tmp_path / "lib" / "python3.11" / "site-packages"
+    (packages / f"mcp-{installed}.dist-info").mkdir(parents=True)
+    (packages / f"{package}-0.2.dist-info").mkdir()
+    (packages / f"{package}-0.2.dist-info" / "entry_points.txt").write_text("[console_scripts]\ncalculator = c:main\n")
+    program.parent.mkdir()
+    program.write_text(f"#!{tmp_path}/bin/python3.11\n")
+    program.chmod(0o700)
+    found = explain_failure(server(tmp_path, command=str(program)), "exited with code 1", (printed,))
+    assert found.do == (
+        "start it with uvx in a Python of its own, because others may need the version that is there:"
+        f' "command": "uvx", and first in its args {said}'
+    )
 
 
 @pytest.mark.parametrize(
