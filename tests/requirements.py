@@ -934,6 +934,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:folder:children": Promise(
         "SECURITY.md", "a server starts in the folder of its config, and runs no program of the working folder"
     ),
+    "trust:folder:none": Promise(
+        "SECURITY.md", "where a client has no folder open, no server gets the home folder or the disk for it"
+    ),
     "trust:limits:validation": Promise("SECURITY.md", "arguments are checked in bounded time, whatever the schema"),
     "trust:limits:bodies": Promise(
         "SECURITY.md", "a body of a remote server takes no more memory than a message may have, however it is packed"

@@ -108,7 +108,9 @@ def check_config(config: Config) -> Iterator[Finding]:
     yield ok("config", f"config: {config.path} ({config.named_by}), {servers}{also}")
     for name, said in config.broken.items():
         cause = explain_entry(said, config.path)
-        yield problem("config", cause.code, f"{name}: {cause.what}", cause.do, name)
+        # Started in a folder that a client has open, the entry is as it should be.
+        found = note if cause.code is Code.FOLDER_OF_CLIENT else problem
+        yield found("config", cause.code, f"{name}: {cause.what}", cause.do, name)
     for said in config.warnings:
         code = said.code if isinstance(said, Coded) else Code.KEY_NOT_READ
         do = _DO.get(code, "correct or remove it")

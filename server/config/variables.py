@@ -153,14 +153,24 @@ class Expansion(Struct):
         if name in _OF_EDITOR:
             problem = f"{written} is known only inside an editor; write its value, or ${{{WORKING_FOLDER}}}"
             raise Invalid(self.path, problem, code=Code.CLIENT_VARIABLE)
-        folder = self._working_folder()
+        folder = self._working_folder(written)
         return os.path.basename(folder) if name == "workspaceFolderBasename" else folder  # noqa: PTH119 -- quicker
 
-    def _working_folder(self) -> str:
+    def _working_folder(self, written: str) -> str:
+        """Return the folder that the client has open. Clients without one start foretool in the home folder or above:
+        a server that may use the open folder must not get all files of the user there. Raises `Invalid`."""
         try:
-            return os.getcwd()  # noqa: PTH109 -- Path.cwd() says the same
+            folder = os.getcwd()  # noqa: PTH109 -- Path.cwd() says the same
         except OSError:
             raise Invalid(self.path, "the folder that foretool was started in is gone; write a full path") from None
+        home = os.path.realpath(home_of(self.environ))
+        if os.path.commonpath((folder, home)) == folder:
+            problem = (
+                f"{written} is the folder that a client has open, and foretool was started in {printable_line(folder)},"
+                " which holds all your files; open a folder in the client, or write a full path"
+            )
+            raise Invalid(self.path, problem, code=Code.FOLDER_OF_CLIENT)
+        return folder
 
 
 def input_variable(asked: str) -> str:

@@ -245,6 +245,24 @@ def test_a_server_runs_in_the_folder_of_the_config_and_only_a_word_of_the_user_m
     }  # fmt: skip
 
 
+@requirement("trust:folder:none")
+@pytest.mark.parametrize("where", ["home", "above", "/"])
+def test_where_a_client_has_no_folder_open_no_server_gets_all_files(
+    where: str, machine: Machine, servings: list[Served]
+) -> None:
+    """A desktop client starts foretool in the home folder or in `/`: a server of files that VS Code starts for the open
+    folder gave that client every file there, the config with its tokens too."""
+    machine.write_own({"plain": tells(), "files": tells("${workspaceFolder}"), "inside": tells(cwd="${cwd}")})
+    machine.repository = {"home": machine.home, "above": machine.home.parent}.get(where, Path("/"))
+    served = serve(machine, servings)
+    assert json.loads(served.call("plain__tell"))["cwd"] == str(machine.own.parent)
+    for server in ("files", "inside"):
+        refused = served.reply(served.post("tools/call", {"name": f"{server}__tell", "arguments": {}}))
+        assert "cannot be called" in refused["error"]["message"]
+    done = machine.run("doctor")
+    assert done.returncode == 0 and "open a folder in the client" in " ".join(done.stdout.split())
+
+
 @requirement("trust:folder:children")
 def test_python_and_npx_run_nothing_of_the_repository(machine: Machine, servings: list[Served]) -> None:
     (machine.repository / "some_server.py").write_text(f"open({str(machine.ran)!r}, 'w')")
