@@ -142,7 +142,7 @@ def make_fix(config: Config, id: int, key: str) -> str:
     if chosen is None:
         raise FormError("This change does not apply any more; open the miss again.")
     try:
-        save_edit(edit_config(config, chosen), chosen.what)
+        save_edit(edit_config(config, chosen), chosen.what, "misses")
     except (FixProblem, ChangeError) as error:
         raise FormError(f"Nothing was changed: {error}.") from None
     return chosen.what
@@ -151,7 +151,7 @@ def make_fix(config: Config, id: int, key: str) -> str:
 def take_edit_back(config: Config) -> str:
     """Put the config back as it was before the latest edit; return in words what came of it. Raises `FormError`."""
     try:
-        restored, problems = undo_edit(config.path)
+        undone = undo_edit(config.path)
     except ChangeError:
         raise FormError("No earlier version of the config is kept, so there is nothing to take back.") from None
-    return "; ".join([*(f"{each} is as it was before" for each in restored), *problems])
+    return "; ".join([*(f"{each} is as it was before" for each in undone.restored), *undone.problems])

@@ -97,7 +97,7 @@ def command(
     that you export: the config then holds no secret.
     """
     if wanted_undo:
-        return edits.undo_latest(path, as_json, (name,) if name else words[:1])
+        return edits.undo_latest(path, as_json, "add", (name,) if name else words[:1], dry_run=dry_run)
     try:
         if search:
             return registry_offers.search_registry(registry, " ".join(words), as_json)
@@ -204,7 +204,7 @@ def _check(server: NewServer) -> None:
 def _finish(own: OwnServers, added: list[NewServer], *, dry_run: bool, starts: bool, as_json: bool) -> int:
     why = f"{', '.join(each.name for each in added)} added"
     lines = edits.differing_lines(own) if added else []
-    kept = edits.save(own, why, dry_run=dry_run) if added else None
+    kept = edits.save(own, why, "add", dry_run=dry_run) if added else None
     if not as_json and added:
         output.say(f"{edits.short(own.path)}{' would change' if dry_run else ''}: {why}", "bold")
         edits.show_lines(lines)

@@ -82,7 +82,7 @@ def command(
     if code is not None:
         return _explain(code, as_json=as_json)
     if wanted_undo:
-        return edits.undo_latest(path, as_json)
+        return edits.undo_latest(path, as_json, "doctor", dry_run=dry_run)
     if (agreed or dry_run) and not wants_fix:
         raise UsageError("--yes and --dry-run go with --fix")
     if wants_fix:

@@ -28,6 +28,7 @@ from foretool.server.setup.own_servers import (
     changed_names,
     is_damaged,
     last_good,
+    latest_command,
     read_own_servers,
     save_edit,
     undo_edit,
@@ -38,7 +39,7 @@ SHOWN: Final = 8
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 undo_option = click.option(
-    "--undo", "wanted_undo", is_flag=True, help="Take back the latest change of the config by such a command."
+    "--undo", "wanted_undo", is_flag=True, help="Take back the latest change of the config by this command."
 )
 
 
@@ -81,13 +82,13 @@ def show_lines(lines: list[str]) -> None:
         output.say(f"  {line}", {"+": "green", "-": "red"}.get(line[:1], "dim"))
 
 
-def save(own: OwnServers, why: str, *, dry_run: bool) -> Path | None:
-    """Write the file after a copy of it, unless this is a trial; return the folder of the copy. Raises
-    `ClickException`."""
+def save(own: OwnServers, why: str, command: str, *, dry_run: bool) -> Path | None:
+    """Write the file after a copy of it, unless this is a trial; return the folder of the copy. `command` takes the
+    edit back with --undo. Raises `ClickException`."""
     if dry_run:
         return None
     try:
-        return save_edit(own, why)
+        return save_edit(own, why, command)
     except ChangeError as error:
         raise ClickException(str(error)) from None
 
@@ -95,7 +96,7 @@ def save(own: OwnServers, why: str, *, dry_run: bool) -> Path | None:
 def finish_edit(own: OwnServers, why: str, command: str, *, dry_run: bool, as_json: bool) -> int:
     """Show what an edit changes, write it, and say how to take it back. Returns the exit status."""
     lines = differing_lines(own)
-    kept = save(own, why, dry_run=dry_run)
+    kept = save(own, why, command, dry_run=dry_run)
     if as_json:
         output.emit(edit_report(own, why, lines, kept))
     elif not lines:
@@ -148,11 +149,14 @@ def way_back(place: Path) -> str:
     return f", or bring back the version of {good[0]}: {typed('doctor --undo', place)}"
 
 
-def _bring_back(place: Path, as_json: bool) -> int:
-    """Write the newest good version in place of a damaged file. Returns the exit status."""
+def _bring_back(place: Path, as_json: bool, *, dry_run: bool) -> int:
+    """Write the newest good version in place of a damaged file, unless this is a trial. Returns the exit status."""
     good = last_good(place)
     if good is None:
         raise ClickException(f"{place}: it is damaged and no earlier version is kept; correct it by hand")
+    if dry_run:
+        output.say(f"{short(place)} is damaged and would be the version of {good[0]} again. Nothing was written.")
+        return 0
     with errors_of(place):
         try:
             kept = bring_back(place, good[1])
@@ -166,39 +170,55 @@ def _bring_back(place: Path, as_json: bool) -> int:
     return 0
 
 
-def undo_latest(path: Path | None, as_json: bool, names: Sequence[str] = ()) -> int:
+def undo_latest(path: Path | None, as_json: bool, command: str, names: Sequence[str] = (), *, dry_run: bool) -> int:
     """Put the file back as it was before the latest edit, or from the newest good copy if it is damaged; refuse if that
-    edit was not one of these names. Returns the exit status."""
+    edit was not one of these names, or without names not one of this command. With `dry_run`, only show what that would
+    change. Returns the exit status."""
     place = find_place(path, os.environ).path
     if is_damaged(place):
-        return _bring_back(place, as_json)
-    _refuse_other_names(place, names)
+        return _bring_back(place, as_json, dry_run=dry_run)
+    if names:
+        _refuse_other_names(place, names)
+    else:
+        _refuse_other_command(place, command)
     before = _read(place)
     try:
-        restored, problems = undo_edit(place)
+        undone = undo_edit(place, dry_run=dry_run)
     except ChangeError:
         raise ClickException(f"{place}: no earlier version is kept, so there is nothing to take back") from None
     if as_json:
-        output.emit({"restored": [str(each) for each in restored], "problems": problems})
-    for each in () if as_json else restored:
-        output.say(f"{short(each)} is as it was before the latest change:")
-        show_lines(_diff(before, _read(place)))
-    for problem in () if as_json else problems:
+        output.emit({"restored": [str(each) for each in undone.restored], "problems": undone.problems})
+    for each in () if as_json else undone.restored:
+        output.say(f"{short(each)} {'would be' if dry_run else 'is'} as it was before the latest change:")
+        show_lines(_diff(before, undone.becomes.get(place, b"").decode("utf-8", "replace")))
+    for problem in () if as_json else undone.problems:
         output.say(problem, "yellow")
-    return int(bool(problems))
+    return int(bool(undone.problems))
 
 
 def _refuse_other_names(place: Path, names: Sequence[str]) -> None:
     """Refuse to take back an edit that did not change what the user names. Raises `UsageError`."""
     with errors_of(place):
         try:
-            changed = changed_names(place) if names else set()
+            changed = changed_names(place)
         except ChangeError as error:
             raise ClickException(str(error)) from None
     if changed and (other := next((name for name in names if name not in changed), "")):
         what = ", ".join(sorted(changed))
         raise click.UsageError(
             f"the latest change was one of {what}, not of {other!r}; --undo without a name takes that back"
+        )
+
+
+def _refuse_other_command(place: Path, command: str) -> None:
+    """Refuse to take back what another command has changed. Raises `UsageError`."""
+    try:
+        made = latest_command(place)
+    except ChangeError as error:
+        raise ClickException(str(error)) from None
+    if made not in ("", command):
+        raise click.UsageError(
+            f"the latest change was one of foretool {made}, which {typed(f'{made} --undo', place)} takes back"
         )
 
 
@@ -247,7 +267,7 @@ def _edits(
         @json_option
         def run(path: Path | None, as_json: bool, names: tuple[str, ...], dry_run: bool, wanted_undo: bool) -> int:
             if wanted_undo:
-                return edits.undo_latest(path, as_json, names)
+                return edits.undo_latest(path, as_json, name, names, dry_run=dry_run)
             own = edits.open_file(path)
             edits.require_names(own, names)
             with edits.errors_of(own.path):

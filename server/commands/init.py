@@ -90,7 +90,7 @@ def command(
     own_path = find_place(path, os.environ).path
     backups = own_path.parent / changes.FOLDER
     if wanted_undo:
-        return _undo(own_path, backups, as_json)
+        return _undo(own_path, backups, as_json, dry_run=dry_run)
     machine = this_machine()
     files_of = _choose(machine, clients)
     can_ask = sys.stdin.isatty() and not as_json
@@ -496,25 +496,30 @@ def _report(
     }
 
 
-def _undo(own: Path, backups: Path, as_json: bool) -> int:
+def _undo(own: Path, backups: Path, as_json: bool, *, dry_run: bool) -> int:
     before = _text_of(own)
     try:
-        undone, earlier = leaving.undo_init(own, backups)
+        undone, earlier = leaving.undo_init(own, backups, dry_run=dry_run)
     except ChangeError as error:
         raise ClickException(str(error)) from None
-    _forget_values(before, _text_of(own))
+    if not dry_run:
+        _forget_values(before, _text_of(own))
     status = int(bool(undone.problems))
     if as_json:
         restored = [str(each) for each in (*undone.restored, *undone.edited)]
         output.emit({"restored": restored, "problems": undone.problems})
         return status
+    is_now = "would be" if dry_run else "is"
     for path in undone.restored:
-        output.say(f"{edits.short(path)} {'is as it was' if path.exists() else 'is gone, as it was before'}")
+        what = "as it was" if path in undone.becomes else "gone, as it was before"
+        output.say(f"{edits.short(path)} {is_now} {what}")
     for path in undone.edited:
-        output.say(f"{edits.short(path)} is as it was, with your edits since")
+        output.say(f"{edits.short(path)} {is_now} as it was, with your edits since")
     for problem in undone.problems:
         output.say(problem, "yellow")
-    if earlier is not None:
+    if dry_run:
+        output.say("This was a dry run: nothing was changed.")
+    elif earlier is not None:
         again = edits.typed("init --undo", own)
         output.say(f"An earlier init, of {earlier.moment}, is still in force. To undo that too: {again}")
     return status

@@ -172,7 +172,7 @@ def command(
     """
     repair = RepairOptions(number, wants_fix, kind, agreed, dry_run, not no_replay)
     if wanted_undo:
-        return edits.undo_latest(path, as_json)
+        return edits.undo_latest(path, as_json, "misses", dry_run=dry_run)
     if wants_fix and number is None:
         raise click.UsageError("--fix needs the number of a miss; `foretool misses --all` lists them")
     if confused:

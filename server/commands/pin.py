@@ -54,7 +54,7 @@ def command(
     With --remove, TOOL is the name or the pattern that was pinned.
     """
     if wanted_undo:
-        return edits.undo_latest(path, as_json, patterns)
+        return edits.undo_latest(path, as_json, "pin", patterns, dry_run=dry_run)
     own = edits.open_file(path)
     config = load(path)
     if not patterns:
@@ -126,7 +126,7 @@ def finish_pins(own: OwnServers, why: str, config: Config, *, dry_run: bool, as_
         pins = count_pins(app)
     if as_json:
         lines = edits.differing_lines(own)
-        kept = edits.save(own, why, dry_run=dry_run)
+        kept = edits.save(own, why, "pin", dry_run=dry_run)
         output.emit({**edits.edit_report(own, why, lines, kept), "pins": pins})
         return 0
     edits.finish_edit(own, why, "pin", dry_run=dry_run, as_json=False)

@@ -198,7 +198,7 @@ def _end_edits(planned: Planned) -> None:
 
 def _apply(own: OwnServers, planned: Planned) -> Path:
     try:
-        return changes.write_changes(planned.changes, copies_of(own.path), planned.protections)
+        return changes.write_changes(planned.changes, copies_of(own.path), planned.protections, "doctor")
     except ChangeError as error:
         raise ClickException(str(error)) from None
 

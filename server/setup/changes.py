@@ -179,6 +179,10 @@ class Undone(Struct):
     """Those that lost what the run changed and kept what was edited since."""
     problems: list[str] = []
     """A line for each file that was left alone."""
+    is_dry: bool = False
+    """Nothing was written: it says what would become of them."""
+    becomes: dict[Path, bytes] = {}
+    """What a restored or edited file holds; nothing for one that is deleted."""
 
 
 class Run:
@@ -209,17 +213,21 @@ class Run:
         revert: Revert | None = None,
         keep: Callable[[Path, Earlier, Undone], str] | None = None,
         last: Path = Path(),
+        *,
+        dry_run: bool = False,
     ) -> Undone:
-        """Put back what the run changed.
+        """Put back what the run changed, or with `dry_run` only say what would become of it.
 
         `revert` is asked about files that were edited since; `keep` says why a file stays as it is, "" if it does not.
         The file `last` comes behind all others. What could not be put back can be undone again.
         """
-        undone = Undone()
+        undone = Undone(is_dry=dry_run)
         # Permissions first: a file that was changed too gets back both what it held and its permissions.
         for each in sorted(self._kept, key=lambda each: (Path(each.path) == last, not each.new_mode)):
             if not each.is_undone:
                 each.is_undone = self._undo_file(Path(each.path), each, undone, revert, keep)
+        if dry_run:
+            return undone
         is_whole = all(each.is_undone for each in self._kept)
         _write_list(self.folder, LIST, self._kept)
         if is_whole:
@@ -243,8 +251,7 @@ class Run:
             return True
         try:
             if kept.is_as_written(now):
-                self._restore(path, kept, earlier)
-                undone.restored.append(path)
+                self._restore(path, kept, earlier, undone)
                 return True
             if now is not None and revert is not None:
                 return self._revert(path, now, kept, revert(path, now, earlier), undone)
@@ -258,23 +265,29 @@ class Run:
         undone.problems.append(f"{path}: {why}, so it stays as it is{copy}")
         return revert is None or now is None
 
-    def _restore(self, path: Path, kept: _Kept, earlier: Earlier) -> None:
-        if earlier.before is None:
+    def _restore(self, path: Path, kept: _Kept, earlier: Earlier, undone: Undone) -> None:
+        if not undone.is_dry and earlier.before is None:
             delete(path, earlier.made)
-        else:
+        elif not undone.is_dry and earlier.before is not None:
             make_private_folder(path.parent)
             _write(path, earlier.before, kept.mode)
+        undone.restored.append(path)
+        if earlier.before is not None:
+            undone.becomes[path] = earlier.before
 
     def _revert(self, path: Path, now: bytes, kept: _Kept, after: bytes, undone: Undone) -> bool:
         """Write a file without what the run changed; what it held until now is kept beside the other copies."""
-        _write(self.folder / f"edited-{kept.written or path.name}", now, 0o600)
+        if not undone.is_dry:
+            _write(self.folder / f"edited-{kept.written or path.name}", now, 0o600)
         if not after and kept.copy is None:
-            delete(path, map(Path, kept.made))
+            if not undone.is_dry:
+                delete(path, map(Path, kept.made))
             undone.restored.append(path)
             return True
-        if after != now:
+        if after != now and not undone.is_dry:
             _write(path, after, path.stat().st_mode & 0o777)
         undone.edited.append(path)
+        undone.becomes[path] = after
         return True
 
 
@@ -290,16 +303,13 @@ def latest_runs(backups: Path) -> list[Run]:
     return found
 
 
-def undo(backups: Path) -> tuple[list[Path], list[str]]:
-    """Put back what the latest run changed; return the files, and a line for each that was left alone.
-
-    Raises `ChangeError` if there is nothing to undo.
-    """
+def undo(backups: Path, *, dry_run: bool = False) -> Undone:
+    """Put back what the latest run changed, or with `dry_run` only say what would become of it. Raises `ChangeError` if
+    there is nothing to undo."""
     runs = latest_runs(backups)
     if not runs:
         raise ChangeError(f"{backups}: there is nothing to undo")
-    undone = runs[0].undo()
-    return undone.restored, undone.problems
+    return runs[0].undo(dry_run=dry_run)
 
 
 def _reopen(path: Path, kept: _Kept, undone: Undone) -> bool:
@@ -308,11 +318,14 @@ def _reopen(path: Path, kept: _Kept, undone: Undone) -> bool:
         if path.lstat().st_mode & 0o7777 != kept.new_mode:
             undone.problems.append(f"{path}: its permissions have changed since, so they stay as they are")
             return True
-        path.chmod(kept.mode)
+        if not undone.is_dry:
+            path.chmod(kept.mode)
     except OSError as error:
         undone.problems.append(f"{path}: cannot be put back ({error.strerror})")
         return False
     undone.restored.append(path)
+    with suppress(OSError):
+        undone.becomes[path] = path.read_bytes()
     return True
 
 

@@ -155,9 +155,9 @@ def _starts_foretool(file: ClientFile, written: Mapping[str, Any]) -> bool:
 # `foretool init --undo`
 
 
-def undo_init(own: Path, backups: Path) -> tuple[Undone, Run | None]:
-    """Put back what the latest run of `init` changed; return what became of it, and the run before it that is still in
-    force. Raises `ChangeError` if there is nothing to undo.
+def undo_init(own: Path, backups: Path, *, dry_run: bool = False) -> tuple[Undone, Run | None]:
+    """Put back what the latest run of `init` changed, or with `dry_run` change nothing; return what became of it, and
+    the run before it that is still in force. Raises `ChangeError` if there is nothing to undo.
 
     Our own file `own` stays while a client still starts foretool with it.
     """
@@ -184,7 +184,7 @@ def undo_init(own: Path, backups: Path) -> tuple[Undone, Run | None]:
     def keep(path: Path, run: Earlier, undone: Undone) -> str:
         return _why_own_stays(own, run, undone) if path == own else ""
 
-    undone = runs[0].undo(revert_edited, keep, own)
+    undone = runs[0].undo(revert_edited, keep, own, dry_run=dry_run)
     is_over = len(runs) < 2 or runs[1].what == UNINSTALL
     return undone, None if is_over else runs[1]
 
@@ -194,7 +194,9 @@ def _why_own_stays(own: Path, run: Earlier, undone: Undone) -> str:
     if undone.problems:
         return "a client that was not put back may start foretool with it"
     if run.before is None:
-        found = scan(each for each in client_files(this_machine()) if each.scope == "user")
+        put_back = {*undone.restored, *undone.edited} if undone.is_dry else set[Path]()
+        files = (each for each in client_files(this_machine()) if each.path not in put_back)
+        found = scan(each for each in files if each.scope == "user")
         titles = [file.file.title for file in found if _starts_with(file, own)]
         if titles:
             return f"{', '.join(titles)} still {'starts' if len(titles) == 1 else 'start'} foretool with it"

@@ -129,23 +129,29 @@ def copies_of(place: Path) -> Path:
     return place.parent / changes.FOLDER / "edits" / place.name
 
 
-def save_edit(own: OwnServers, why: str) -> Path | None:
-    """Write an edited file after a copy of it; return the folder of the copy, None if nothing has to change. Raises
-    `ChangeError`."""
+def save_edit(own: OwnServers, why: str, command: str) -> Path | None:
+    """Write an edited file after a copy of it, and that this command did so; return the folder of the copy, None if
+    nothing has to change. Raises `ChangeError`."""
     change = own.change(why)
     if change is None:
         return None
     folder = copies_of(own.path)
-    kept = changes.write_changes([change], folder)
+    kept = changes.write_changes([change], folder, what=command)
     for old in sorted(folder.iterdir())[:-COPIES]:
         shutil.rmtree(old, ignore_errors=True)
     return kept
 
 
-def undo_edit(place: Path) -> tuple[list[Path], list[str]]:
-    """Put the file back as it was before the latest edit; return the files that were put back, and a line for each that
-    was left alone. Raises `ChangeError` if there is no earlier version."""
-    return changes.undo(copies_of(place))
+def undo_edit(place: Path, *, dry_run: bool = False) -> changes.Undone:
+    """Put the file back as it was before the latest edit, or with `dry_run` only say what would become of it. Raises
+    `ChangeError` if there is no earlier version."""
+    return changes.undo(copies_of(place), dry_run=dry_run)
+
+
+def latest_command(place: Path) -> str:
+    """Return the command that made the latest edit, "" if that is not on record. Raises `ChangeError`."""
+    runs = changes.latest_runs(copies_of(place))
+    return runs[0].what if runs else ""
 
 
 def changed_names(place: Path) -> set[str]:

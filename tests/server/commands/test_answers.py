@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from registry_fakes import item, npm, registry
 from stored_records import MISS, SESSION
 
+from foretool.server.commands import edits
 from foretool.server.commands import exit as statuses
 from foretool.server.commands.group import COMMANDS, root, run
 from foretool.server.config import loader
@@ -145,7 +146,9 @@ def test_a_command_prints_what_the_schema_says(
             run(["init", "--yes", "--no-start"])
     elif line != "token new":
         if line in ("pin --undo", "doctor --undo", "misses --undo"):
-            run(["pin", "calc__add", "--config", str(path)])
+            own = edits.open_file(path)
+            own.switch("calc", on=False)
+            edits.save(own, "switched off", line.partition(" ")[0], dry_run=False)
         if line in STARTS:
             path = write_config(home, {"echo": echo()})
         if line == "logout":

@@ -59,8 +59,10 @@ def test_each_edit_is_shown_without_secrets_and_taken_back_byte_for_byte(
     assert "pw1" not in out and '-    "a": {"command": "x", "env": {"T": "[T]"}}, // one' in out
     assert "Running proxies take this up by themselves." in out and "foretool remove --undo" in out
     assert texts[2] == texts[0] and config.stat().st_mode & 0o777 == 0o640
-    for text in reversed(texts[:-1]):
-        assert run(["remove", "--undo", "--config", str(config)]) == 0
+    for command, text in zip(("remove", "disable", "enable", "disable"), reversed(texts[:-1]), strict=True):
+        assert run([command, "--undo", "--dry-run", "--config", str(config)]) == 0
+        assert "would be as it was" in capsys.readouterr().out and config.read_bytes() != text
+        assert run([command, "--undo", "--config", str(config)]) == 0
         assert config.read_bytes() == text
     assert run(["remove", "--undo", "--config", str(config)]) == 1
     assert "nothing to take back" in capsys.readouterr().err
@@ -68,13 +70,19 @@ def test_each_edit_is_shown_without_secrets_and_taken_back_byte_for_byte(
     assert all(each.stat().st_mode & 0o077 == 0 for each in copies.rglob("*"))
 
 
-def test_what_is_taken_back_is_shown_whichever_command_made_the_change(
+def test_a_command_takes_back_none_of_another_and_shows_what_it_takes_back(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A second `pin --undo` took back what `add` had done before it."""
     for arguments in (["disable", "b"], ["remove", "a"]):
         assert run([*arguments, "--config", str(config)]) == 0
+    before = config.read_bytes()
     capsys.readouterr()
-    assert run(["disable", "--undo", "--config", str(config)]) == 0
+    assert run(["disable", "--undo", "--config", str(config)]) == 2
+    said = capsys.readouterr().err
+    assert "the latest change was one of foretool remove, which foretool remove --undo" in said
+    assert config.read_bytes() == before
+    assert run(["remove", "--undo", "--config", str(config)]) == 0
     out = capsys.readouterr().out
     assert "is as it was before the latest change:" in out
     assert '  +    "a": {"command": "x", "env": {"T": "[T]"}}, // one' in out and "disabled" not in out

@@ -50,6 +50,10 @@ def test_a_home_is_set_up_and_undone(home: Path, capsys: pytest.CaptureFixture[s
     out = capsys.readouterr().out
     assert contents(home) == after and "Nothing has to change" in out
     assert "Cursor (has foretool)" in out and "Windsurf stays as it is (" in out
+    assert run(["init", "--undo", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "~/.cursor/mcp.json would be as it was" in out and f"{ours.name} would be gone" in out
+    assert "nothing was changed" in out and contents(home) == after
     assert run(["init", "--undo"]) == 0
     assert contents(home) == before
     assert run(["init", "--undo"]) == 1

@@ -21,7 +21,8 @@ def test_what_was_there_comes_back(tmp_path: Path) -> None:
     assert (old.stat().st_mode & 0o777, new.stat().st_mode & 0o777) == (0o640, 0o600)
     assert kept.stat().st_mode & 0o777 == 0o700
     assert all(each.stat().st_mode & 0o077 == 0 for each in kept.iterdir())
-    assert undo(backups) == ([old, new], [])
+    undone = undo(backups)
+    assert (undone.restored, undone.problems) == ([old, new], [])
     assert old.read_bytes() == b"\xef\xbb\xbf{ }\r\n" and not new.exists() and old.stat().st_mode & 0o777 == 0o640
     with pytest.raises(ChangeError, match="nothing to undo"):
         undo(backups)
@@ -44,7 +45,8 @@ def test_a_file_that_was_changed_since_stays(tmp_path: Path) -> None:
         path.write_bytes(b"old")
     write_changes([FileChange(path, b"old", b"new", "") for path in (one, two)], backups)
     one.write_bytes(b"newer")
-    restored, (problem,) = undo(backups)
+    undone = undo(backups)
+    restored, (problem,) = undone.restored, undone.problems
     assert restored == [two] and one.read_bytes() == b"newer" and problem.startswith(f"{one}: it has changed since")
 
 

@@ -70,7 +70,7 @@ def test_a_missing_file_is_made_for_its_owner_alone_and_left_empty(hook: ClientH
     assert file.stat().st_mode & 0o777 == 0o600
     assert change(hook, file, typed) is None
     assert json.loads(without_hook(hook, file.read_text())) == {}
-    assert undo(tmp_path / "backups") == ([file], []) and not file.exists()
+    assert undo(tmp_path / "backups").restored == [file] and not file.exists()
 
 
 def test_a_change_that_is_planned_anyway_takes_the_hook_along(tmp_path: Path) -> None:
