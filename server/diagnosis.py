@@ -79,7 +79,7 @@ class UpstreamCheck:
 
 @dataclass(frozen=True, slots=True)
 class TokenSummary:
-    """What a client would load without foretool, and what it loads with it."""
+    """The tools of all servers, and the list that a client gets first."""
 
     servers: int
     """All that are enabled, those with a broken entry too."""
@@ -91,6 +91,8 @@ class TokenSummary:
     listed_tools: int | None
     """Tools in the list that a client gets from foretool first; None if the storage file cannot be used."""
     listed_tokens: int | None
+    lists_all: bool = False
+    """Whether that list has all tools."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,11 +90,13 @@ def _summarize(
 ) -> TokenSummary:
     tools = catalog.tools()
     listed = names = None
+    lists_all = False
     with suppress(StorageError), open_existing_store(config.storage) as store:
         profile = config.profiles[""]
         app = App(config, store)
         view = app.lists.preview(profile, "frozen" if profile.policy == "auto" else profile.policy)
         listed, names = view.tokens, len(view.tools)
+        lists_all = all(tool.id in view.shown for tool in tools)
     return TokenSummary(
         servers=len(upstreams) + sum(not only or name in only for name in config.broken),
         well=sum(each.is_well for each in upstreams),
@@ -102,6 +104,7 @@ def _summarize(
         tokens=sum(catalog.tokens(tool.id) for tool in tools),
         listed_tools=names,
         listed_tokens=listed,
+        lists_all=lists_all,
     )
 
 

@@ -13,7 +13,15 @@ from foretool.retrieval.tokens import estimate
 from foretool.server import offline
 from foretool.server.commands import output
 from foretool.server.config.loader import Config
-from foretool.server.recording.costs import FEWEST, Costs, add_costs, by_client, estimate_own_search, read_costs
+from foretool.server.recording.costs import (
+    FEWEST,
+    Costs,
+    add_costs,
+    by_client,
+    estimate_own_search,
+    read_costs,
+    say_saving,
+)
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 LONGEST_LINE: Final = 45
@@ -77,6 +85,8 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs, fu
                 output.say(f"{name}: {_sentence(costs)}")
                 _print_courses([row for row in rows if row.client == name])
     output.say(f"in all: {_sentence(total)}", "bold")
+    if total.calls:
+        output.say(say_saving(total))
     output.say(
         f"A list of all tools takes {full:,} tokens. What was read is an estimate: the list counts at each call and"
         " search, an answer from then on to the end of its task. Calls count also where they were refused; those of"

@@ -18,7 +18,8 @@ from foretool.server.app import App
 from foretool.server.config.loader import Config
 from foretool.server.ledger.conditions import ListedServer, list_servers
 from foretool.server.ledger.story import say_counts
-from foretool.server.recording.costs import FEWEST, Costs, add_costs, by_client, read_costs
+from foretool.server.recording.costs import FEWEST, Costs, add_costs, by_client, read_costs, say_saving
+from foretool.server.system.counts import plural
 from foretool.server.upstreams.memory import find_running
 from foretool.storage.records import MissCount, MissFilter, ProfileCount
 
@@ -72,6 +73,8 @@ class OverviewPage(Struct, frozen=True):
     """Of the definitions of all tools."""
     listed_tokens: int
     """Of the list that a client starts with."""
+    lists_all: bool
+    """Whether that list has all tools."""
     waiting: int
     """Calls that no figure counts yet, because they are still being added up."""
     fewest: int = FEWEST
@@ -80,8 +83,18 @@ class OverviewPage(Struct, frozen=True):
     days_back: int = DAYS
 
     @property
+    def saved(self) -> tuple[str, str]:
+        """What the first list saves of all tools, in a few words and in a sentence."""
+        return say_saved(self.tools, self.full_tokens, self.listed_tokens, lists_all=self.lists_all)
+
+    @property
     def misses(self) -> int:
         return sum(each.count for each in self.missed)
+
+    @property
+    def difference(self) -> str:
+        """What models read, and what they would have read of all tools."""
+        return say_saving(self.total)
 
     @property
     def kinds(self) -> str:
@@ -97,6 +110,17 @@ class OverviewPage(Struct, frozen=True):
     def most(self) -> int:
         """What was needed on the busiest day."""
         return max((day.needs for day in self.days), default=0)
+
+
+def say_saved(tools: int, full: int, listed: int, *, lists_all: bool) -> tuple[str, str]:
+    """Say how much of all tools the list saves that a client starts with: in a few words, and in a sentence."""
+    if not tools:
+        return "Nothing yet", ""
+    sizes = f"A client's first list takes {plural(listed, 'token')}; all {plural(tools, 'tool')} would take {full:,}."
+    if lists_all:
+        more = f", {listed - full:,} of them for foretool's own" if listed > full else ""
+        return "Nothing", f"Your tools are so few that all are listed: {listed:,} tokens{more}."
+    return f"{100 * (full - listed) // full}% saved" if listed < full else "Nothing", sizes
 
 
 def wilson(hits: int, of: int) -> tuple[float, float] | None:
@@ -143,6 +167,7 @@ def read_overview(config: Config, viewer: Viewer, days_back: int = DAYS) -> Over
             tools=len(tools),
             full_tokens=full,
             listed_tokens=view.tokens,
+            lists_all=all(tool.id in view.shown for tool in tools),
             waiting=waiting,
             days_back=days_back,
         )

@@ -293,14 +293,15 @@ def _say_summary(summary: TokenSummary, *, briefly: bool, is_whole: bool) -> str
         return f"{servers}, {tools}, {tokens}."
     if summary.listed_tokens is None:
         return f"{servers}, {tools}, {tokens}. The storage cannot be used, so what a client loads is not known."
-    if summary.listed_tokens >= summary.tokens:
+    if summary.lists_all:
         return f"{servers}, {tools}, {tokens}: so few that all are listed, which a model does best with."
     if briefly:
-        return f"{servers}, {tools}: {summary.listed_tokens:,} tokens for a model, not {summary.tokens:,}."
+        return (
+            f"{servers}, {tools}: a client's first list takes {summary.listed_tokens:,} tokens, all {summary.tokens:,}."
+        )
     return (
-        f"{servers}, {tools}, {tokens} -> {summary.listed_tokens:,}. Without foretool a client puts {tokens} of tool"
-        f" definitions before your model; with it {summary.listed_tokens:,}"
-        f" ({output.plural(summary.listed_tools or 0, 'tool')}), and the model finds the rest."
+        f"{servers}, {tools}, {tokens}. A client's first list takes {summary.listed_tokens:,}"
+        f" ({output.plural(summary.listed_tools or 0, 'tool')}), and its model finds the rest."
     )
 
 

@@ -24,6 +24,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from foretool.server.system.counts import plural
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.engine import StorageError
 from foretool.storage.episodes import GAP_S, PROMPT_S, cut_log
@@ -112,6 +113,25 @@ class Costs(Struct):
     def per_task(self, rated: int) -> float | None:
         """Return a count of rated tasks per task; None where rates say nothing."""
         return rated / self.rated_tasks if self.has_rates else None
+
+
+def say_saving(costs: Costs) -> str:
+    """Say what models read of foretool, what they would have read of all tools in the same calls, and the difference.
+    With all tools before it a model need not search, so a search counts on our side alone."""
+    gained = costs.full_tokens - costs.read_tokens
+    outcome = f"foretool saved {gained:,}" if gained >= 0 else f"foretool cost {-gained:,} more"
+    searches, alone = (
+        (f" and {plural(costs.discoveries, 'search')}", " without a search") if costs.discoveries else ("", "")
+    )
+    rate = ""
+    if costs.saved is not None:
+        share = f"{costs.saved:.1%} less" if costs.saved >= 0 else f"{-costs.saved:.1%} more"
+        rate = f" Over {plural(costs.rated_tasks, 'task')} whose end is known it is {share}."
+    return (
+        f"In {plural(costs.calls, 'call')}{searches} models read about {plural(costs.read_tokens, 'token')} of lists,"
+        f" answers and hints. With all tools listed, the same {'call' if costs.calls == 1 else 'calls'}{alone} would"
+        f" have read {costs.full_tokens:,}: {outcome}.{rate}"
+    )
 
 
 def add_costs(rows: Iterable[Costs], client: str) -> Costs:

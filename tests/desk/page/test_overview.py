@@ -33,6 +33,23 @@ def test_the_bound_of_a_share_is_wilsons() -> None:
     assert overview.wilson(12, 10) == (pytest.approx(0.7225, abs=1e-4), pytest.approx(1.0))
 
 
+@pytest.mark.parametrize(
+    ("figures", "lists_all", "said"),
+    [
+        ((0, 0, 300), True, ("Nothing yet", "")),
+        ((90, 18_515, 1_845), False, ("90% saved", "first list takes 1,845 tokens; all 90 tools would take 18,515.")),
+        ((9, 7_642, 7_973), True, ("Nothing", "so few that all are listed: 7,973 tokens, 331 of them for foretool's")),
+        ((2, 120, 331), False, ("Nothing", "first list takes 331 tokens; all 2 tools would take 120.")),
+        ((900, 900_000, 1_000), False, ("99% saved", "takes 1,000 tokens; all 900 tools would take 900,000.")),
+    ],
+)
+def test_what_the_first_list_saves_reads_as_what_is_meant(
+    figures: tuple[int, int, int], lists_all: bool, said: tuple[str, str]
+) -> None:
+    headline, sentence = overview.say_saved(*figures, lists_all=lists_all)
+    assert headline == said[0] and said[1] in sentence
+
+
 def test_a_day_has_what_was_listed_found_and_missed_and_days_without_a_call_are_there(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     noon = datetime.now().replace(hour=0, minute=0, second=30, microsecond=0)
@@ -79,9 +96,11 @@ async def test_the_first_screen_says_what_was_saved_what_was_missed_and_what_to_
     async with browser(make_door(path)) as client:
         saved, missed, todo = read_answers((await client.get("/")).text)
     # The list that this client had took more than all tools, which is said as it is.
-    assert re.fullmatch(r"\d+ of 120 tokens", saved[0]), "what is sure comes first"
-    assert saved[2].startswith(
-        "Estimate for 1 call and 0 searches: models read 300 tokens of lists, answers and hints."
+    assert saved[0] == "Nothing", "what is sure comes first"
+    assert re.fullmatch(r"A client's first list takes \d+ tokens; all 3 tools would take 120\.", saved[1])
+    assert saved[2] == (
+        "In 1 call models read about 300 tokens of lists, answers and hints. With all tools listed, the same call"
+        " would have read 120: foretool cost 180 more."
     )
     assert missed[:2] == ["1 miss", "Beside 1 call: hidden tools were needed 1 time."]
     assert todo[0] == "Nothing"
