@@ -42,7 +42,9 @@ class Knowledge:
         self.flows = FlowWatch(live)
         self.names = NameKeeper(store.catalog)
         self.gatekeeper = Gatekeeper(lambda: store.approvals, live, lambda: asyncio.get_running_loop().time())
-        self.catalog = Catalog(list(config.servers.values()), self.names.load(), self.names.keep, config.prefixes)
+        self.catalog = Catalog(
+            list(config.servers.values()), self.names.load(), self.names.keep, config.prefixes, config.broken
+        )
         self.search = Search(self.catalog, recorder.usage_of, clock, config.settings)
         self.embedding = Embedder(config.settings, self.catalog, store, self.search)
         self.query_vectors = QueryVectors(store, self.search, self.embedding, clock)

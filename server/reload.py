@@ -81,7 +81,7 @@ class Reloader:
         # What was added is there where this is done again.
         await self._launcher.remove([*changes.removed, *restarted, *changes.added])
         kept = [new.servers[name] for name in changes.changed if name in new.servers and name not in restarted]
-        self._catalog.configure(list(new.servers.values()), new.prefixes)
+        self._catalog.configure(list(new.servers.values()), new.prefixes, new.broken)
         added = [new.servers[name] for name in (*changes.added, *restarted) if name in new.servers]
         first = next(iter(self._clients), None)
         self._launcher.add(added, first.era if first is not None else None)

@@ -153,8 +153,9 @@ class ToolLookup:
         exchange, name, at = call.exchange, call.name, self._recorder.now()
         if not self._upstreams.admits(exchange.client.profile, gone.upstream):
             return self._refuse_unknown(call)
-        miss = exchange.own_session.gone(name, f"{gone.reason}: {gone.way_out}", call.via, at, exchange.chat)
-        text = f"tool {name!r} cannot be called: {gone.reason}; {finder_of(exchange)} finds other tools"
+        miss = exchange.own_session.gone(name, gone, call.via, at, exchange.chat)
+        tell = f", and {gone.way_out}, so tell the user" if gone.is_wanted else ""
+        text = f"tool {name!r} cannot be called: {gone.reason}{tell}; {finder_of(exchange)} finds other tools"
         return Refusal(
             text, (miss,), describe_refused(call, ToolId(name), gone.upstream, at, self._recorder), is_unknown=True
         )

@@ -8,7 +8,7 @@ that follow from the config and from names given earlier (`naming`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -82,11 +82,12 @@ class Catalog:
         given: Mapping[ToolId, Key] | None = None,
         on_fixed: Callable[[Mapping[ToolId, Key]], None] = lambda names: None,
         prefixes: Mapping[str, str] | None = None,
+        broken: Collection[str] = (),
     ) -> None:
         """`entries` come in the order of the config, which decides who gets a name that several tools want; `given`:
         names given for good by earlier processes; `on_fixed` hears the names that `fix_names` adds; `prefixes`: of all
-        servers in the config, also of disabled and broken ones."""
-        self._read_config(entries, lawful(given or {}), prefixes)
+        servers in the config, also of disabled and broken ones; `broken`: those whose entries cannot be used."""
+        self._read_config(entries, lawful(given or {}), prefixes, broken)
         self.now = Snapshot(0, dict.fromkeys(self._entries, NO_TOOLS))
         """The tools in the present version."""
         self._on_fixed = on_fixed
@@ -103,11 +104,13 @@ class Catalog:
         self._meanings: NameMeanings | None = None
 
     def _read_config(
-        self, entries: Sequence[Server], given: dict[ToolId, Key], prefixes: Mapping[str, str] | None
-    ) -> None:
+        self, entries: Sequence[Server], given: dict[ToolId, Key], prefixes: Mapping[str, str] | None,
+        broken: Collection[str],
+    ) -> None:  # fmt: skip
         self._entries = {entry.name: entry for entry in entries}
         self.reader = DefinitionReader(entries)
-        self._naming = Naming(entries, given, prefixes)
+        self._broken = broken
+        self._naming = Naming(entries, given, prefixes, broken)
         self._server_names: ServerNames | None = None
 
     # -- the tools
@@ -242,10 +245,12 @@ class Catalog:
 
     # -- changes
 
-    def configure(self, entries: Sequence[Server], prefixes: Mapping[str, str] | None = None) -> None:
+    def configure(
+        self, entries: Sequence[Server], prefixes: Mapping[str, str] | None = None, broken: Collection[str] = ()
+    ) -> None:
         """Follow a changed config and forget the tools of removed servers."""
         given, rewritten = self._naming.given, {name: self.overrides.of(name) for name in self._entries}
-        self._read_config(entries, given, prefixes)
+        self._read_config(entries, given, prefixes, broken)
         gone = [name for name in self.now.servers if name not in self._entries]
         self._problems.forget(gone)
         self._excluded = {name: tools for name, tools in self._excluded.items() if name in self._entries}
@@ -260,7 +265,7 @@ class Catalog:
     def follow_names(self, given: Mapping[ToolId, Key], prefixes: Mapping[str, str] | None = None) -> None:
         """Take names that a store gives for good, which beat the ones given while it could not be read."""
         self._naming.given = lawful({**self._naming.given, **given})
-        self.configure(list(self._entries.values()), prefixes)
+        self.configure(list(self._entries.values()), prefixes, self._broken)
 
     def load(self, upstream: str, tools: Sequence[Tool], text: str = "") -> None:
         """Record what the store remembers of one server. Call `settle` after the last server."""

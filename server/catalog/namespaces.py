@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from foretool.server.catalog.names import (
@@ -39,6 +39,8 @@ class Gone(NamedTuple):
     upstream: str
     reason: str
     way_out: str
+    is_wanted: bool = False
+    """The user wants its server, but its entry cannot be used."""
 
 
 class Seen(NamedTuple):
@@ -62,15 +64,17 @@ class Namespaces:
         entries: Sequence[Server],
         prefixes: Mapping[str, str] | None = None,
         given: Mapping[ToolId, Key] | None = None,
+        broken: Collection[str] = (),
     ) -> None:
         """`prefixes`: of all servers in the order of the config, also of disabled and broken ones; `given`: the names
-        given for good."""
+        given for good; `broken`: the servers whose entries cannot be used."""
         self.problems: dict[str, tuple[str, ...]] = {}
         """By server, what is wrong with its prefix."""
         self._given = {} if given is None else given
         self._places: dict[ToolId, int] = {}
         """The place of each name among those given, the oldest first; built when it is first needed."""
         self._entries = {entry.name: entry for entry in entries}
+        self._broken = frozenset(broken)
         self._written = dict(prefixes or {entry.name: entry.prefix for entry in entries})
         self._owners: dict[str, str] = {}
         """By prefix or server name, as written and as it is exposed: whom it belongs to."""
@@ -139,8 +143,11 @@ class Namespaces:
     def why_gone(self, upstream: str, tool: str) -> Gone | None:
         """Return why a tool of a server cannot be called: the config excludes it, or the server is not in use."""
         entry = self._entries.get(upstream)
+        if upstream in self._broken:
+            way_out = f"foretool doctor {upstream} says what is wrong with it"
+            return Gone(upstream, f"the config entry of server {upstream!r} cannot be used", way_out, is_wanted=True)
         if entry is None and upstream in self._written:
-            return Gone(upstream, f"server {upstream!r} is disabled or its entry is broken", "see foretool doctor")
+            return Gone(upstream, f"server {upstream!r} is disabled", f"foretool enable {upstream}")
         if entry is None:
             return Gone(upstream, f"it belongs to server {upstream!r}, which is not in the config", "add it again")
         if not entry.offers(tool):

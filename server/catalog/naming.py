@@ -8,7 +8,7 @@ hundreds of servers one by one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 
 from msgspec import Struct, field
@@ -50,10 +50,13 @@ class ListChange(Struct):
 class Naming:
     """Names the tools of a catalog under one reading of the config."""
 
-    def __init__(self, entries: Sequence[Server], given: dict[ToolId, Key], prefixes: Mapping[str, str] | None) -> None:
+    def __init__(
+        self, entries: Sequence[Server], given: dict[ToolId, Key], prefixes: Mapping[str, str] | None,
+        broken: Collection[str] = (),
+    ) -> None:  # fmt: skip
         self.given = given
         """The names given for good. A tool that comes back gets its old name."""
-        self.namespaces = Namespaces(entries, prefixes, given)
+        self.namespaces = Namespaces(entries, prefixes, given, broken)
         self.overrides = Overrides(entries, self.namespaces)
         self._wanted: Counter[str] = Counter()
         """By plain name, how many tools want it."""

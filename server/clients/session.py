@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from foretool.server.catalog.namespaces import Gone
 from foretool.server.clients.pursuit import Need, Pursuit, RecentSearch, Settled
 from foretool.server.lists.growth import SessionList
 from foretool.server.lists.hidden import HiddenTools, Why
@@ -464,10 +465,11 @@ class Session:
         more: dict[str, Any] = {"rank": rank, "of": of, "query": words, "recovered": "shell"}
         return self._miss(None, tool.id, at, "shell", "bypass", change, **more)
 
-    def gone(self, name: str, change: str, via: Via, at: float, chat: Conversation | None = None) -> Miss:
+    def gone(self, name: str, gone: Gone, via: Via, at: float, chat: Conversation | None = None) -> Miss:
         """Decide on a call of a tool that the config excludes or whose server is not in use."""
         noticed: Noticed = "bridge" if via == "bridge" else "call"
-        return self._miss(chat, name, at, noticed, "denied", change, turns=1)
+        cause: Cause = "offline" if gone.is_wanted else "denied"
+        return self._miss(chat, name, at, noticed, cause, f"{gone.reason}: {gone.way_out}", turns=1)
 
     def _explain(self, tool: Tool) -> Why | None:
         """Return why a tool is hidden, as far as the list that lacked it knows."""

@@ -14,6 +14,8 @@ from msgspec import Struct
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.codes import Code
+from foretool.server.config.errors import Coded
+from foretool.server.config.loader import LiveConfig
 from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import one_line
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -32,15 +34,20 @@ class Away(Struct, frozen=True):
 
     name: str
     state: str
-    """"starting", "down", or "signed out": down until a person signs in."""
+    """"starting", "down", "signed out": down until a person signs in, or "not set up": its entry cannot be used."""
     has_tools: bool
     """Whether its tools are known from before."""
 
 
-def find_absent(upstreams: UpstreamRegistry, reach: Reach) -> list[Away]:
-    """Return the servers of a profile that are starting for the first time, or down."""
+def find_absent(upstreams: UpstreamRegistry, config: LiveConfig, reach: Reach) -> list[Away]:
+    """Return the servers of a profile that are starting for the first time or down, and those that cannot start because
+    of their entries. One that only lacks an open folder is meant for other clients."""
     absent = upstreams.absent(reach.profile)
-    if not absent.starting and not absent.down:
+    broken = [
+        name for name, said in config.now.broken.items()
+        if reach.admits(name) and not (isinstance(said, Coded) and said.code is Code.FOLDER_OF_CLIENT)
+    ]  # fmt: skip
+    if not (absent.starting or absent.down or broken):
         return []
     unlisted = upstreams.unlisted()
     # A command that only looks starts nothing.
@@ -48,8 +55,8 @@ def find_absent(upstreams: UpstreamRegistry, reach: Reach) -> list[Away]:
     signed_out = [name for name in absent.down if _needs_sign_in(upstreams, name)]
     down = [name for name in absent.down if name not in signed_out]
     return [
-        Away(name, state, name not in unlisted)
-        for state, names in (("starting", starting), ("signed out", signed_out), ("down", down))
+        Away(name, state, name not in unlisted and state != "not set up")
+        for state, names in (("starting", starting), ("signed out", signed_out), ("down", down), ("not set up", broken))
         for name in names
     ]
 
@@ -171,6 +178,7 @@ def describe_absent(absent: Sequence[Away]) -> str:
         ("starting", "ask again in a few seconds"),
         ("signed out", f"ask the user to run `foretool login {first}` in a terminal"),
         ("down", "tell the user, who can run `foretool doctor`"),
+        ("not set up", "tell the user, who can run `foretool doctor`"),
     ):
         names = [one_line(each.name, 60) for each in absent if each.state == state]
         if names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 from callers import Caller
@@ -97,6 +98,31 @@ async def test_no_list_and_no_search_waits_for_a_server_that_is_known_to_fail() 
     assert "not listed yet" not in said and "2 servers" in later
     assert said_by(called).endswith(f"the server has not worked yet: {DOCTOR}") and "call again" not in said_by(called)
     assert "offline" not in causes[:2]  # nothing says that it has what was searched for
+
+
+@requirement("start:dead")
+async def test_a_server_whose_entry_cannot_be_used_is_named_like_one_that_is_down_and_a_disabled_one_is_not() -> None:
+    brave = FakeUpstream("brave", ["search"], entry={"env": {"KEY": "${BRAVE_API_KEY}"}})
+    off = FakeUpstream("off", ["run"], entry={"disabled": True})
+    files = FakeUpstream("files", ["read"], entry={"args": ["${workspaceFolder}"]})
+    async with proxy_over(calc(), brave, off, files, environ={"HOME": str(Path.cwd())}) as stage:
+        await stage.client.initialize()
+        answers = [await stage.client.discover(task) for task in ("quux", "quuz", "add", "ask brave about this")]
+        called = {
+            name: await stage.client.call_tool("call_tool", {"name": name, "arguments": {}})
+            for name in ("brave__search", "off__run")
+        }
+        causes = {miss.tool: (miss.cause, miss.change) for miss in stage.misses() if miss.tool}
+    missing = f"Server brave is not set up, so its tools are missing here: {DOCTOR}."
+    assert [answer.get("absent") for answer in answers] == [missing, None, None, missing]
+    assert "the config entry of server 'brave' cannot be used, and foretool doctor brave says" in said_by(
+        called["brave__search"]
+    )
+    assert "server 'off' is disabled; discover_tools finds other tools" in said_by(called["off__run"])
+    assert causes["brave__search"] == (
+        "offline", "the config entry of server 'brave' cannot be used: foretool doctor brave says what is wrong with it"
+    )  # fmt: skip
+    assert causes["off__run"] == ("denied", "server 'off' is disabled: foretool enable off")
 
 
 @requirement("start:dead")
