@@ -17,7 +17,7 @@ from foretool.server.commands import edits, first_start, output, registry_offers
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import parse
-from foretool.server.config.variables import variable_names
+from foretool.server.config.variables import FOLDER_NAMES, variable_names
 from foretool.server.setup import mcp_registry, pasted
 from foretool.server.setup.masking import describe_entry
 from foretool.server.setup.mcp_registry import RegistryError
@@ -27,6 +27,8 @@ from foretool.server.setup.pasted import NewServer, PasteError
 
 LARGEST: Final = 1024 * 1024
 """Characters of pasted text that are read."""
+_OWN_OPTIONS: Final = frozenset({"--no-start", "--dry-run", "--replace", "--json"})
+"""Options of ours that people write behind the command of a server by mistake."""
 _WORDS: Final = "foretool.words"
 """Where the words of the command line are kept that click must not read: those behind `--`, or a pasted line."""
 
@@ -114,6 +116,8 @@ def command(
     own = edits.open_file(path, may_be_missing=True)
     with edits.errors_of(own.path):
         added = [each for each in found if _put(own, each, replace=replace, as_json=as_json)]
+    for option in _OWN_OPTIONS.intersection(click.get_current_context().meta.get(_WORDS) or ()):
+        output.warn(f"{option} stands behind --, so the server gets it; to give it to foretool, write it before --")
     return _finish(own, added, dry_run=dry_run, starts=not no_start, as_json=as_json)
 
 
@@ -191,7 +195,7 @@ def _looks(name: str) -> str:
 def _check(server: NewServer) -> None:
     """Refuse an entry that no proxy could read. Raises `UsageError`."""
     text = msgspec.json.encode({"mcpServers": {server.name: server.entry}})
-    environ = {**dict.fromkeys(variable_names(text.decode()), "x"), **os.environ}
+    environ = {**dict.fromkeys((*variable_names(text.decode()), *FOLDER_NAMES), "x"), **os.environ}
     try:
         config = parse(text, Path("new"), environ)
         problem = config.broken.get(server.name, "")
@@ -202,7 +206,11 @@ def _check(server: NewServer) -> None:
 
 
 def _finish(own: OwnServers, added: list[NewServer], *, dry_run: bool, starts: bool, as_json: bool) -> int:
-    why = f"{', '.join(each.name for each in added)} added"
+    known = OwnServers(own.path, own.before).servers() if added else {}
+    by_word: dict[str, list[str]] = {}
+    for each in added:
+        by_word.setdefault("replaced" if each.name in known else "added", []).append(each.name)
+    why = "; ".join(f"{', '.join(names)} {word}" for word, names in by_word.items()) or "nothing added"
     lines = edits.differing_lines(own) if added else []
     kept = edits.save(own, why, "add", dry_run=dry_run) if added else None
     if not as_json and added:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,13 +15,14 @@ from typing import Any, Final
 import click
 from click import ClickException, UsageError
 
+from foretool.server.checks.programs import is_missing
 from foretool.server.commands import doctor, edits, hint, output
-from foretool.server.commands.options import config_option, json_option
+from foretool.server.commands.options import config_option, json_option, type_again
 from foretool.server.config import keyrings
-from foretool.server.config.errors import guess
+from foretool.server.config.errors import ConfigError, guess
 from foretool.server.config.files import read_regular
 from foretool.server.config.keyrings import KeyringError
-from foretool.server.config.loader import load
+from foretool.server.config.loader import load, parse
 from foretool.server.config.places import find_place
 from foretool.server.config.variables import Secrets
 from foretool.server.diagnosis import Diagnosis
@@ -114,11 +116,15 @@ def command(
     except (DocumentError, UnicodeDecodeError) as error:
         back = edits.way_back(own_path)
         raise ClickException(f"{own_path}:{error}; correct the file first{back}") from None
+    if not files and not own.servers():
+        planned = []  # a file without servers is of no use to anybody
     add = partial(_with_hooks, files=files, config=own_path, with_profiles=with_profiles)
     planned = _add_hooks(planned, add, wants_hook, wants_shell_hook, asks=asks)
     if not as_json:
         _show_planned(files, planned, problems)
         _show_differences(planned if with_lines else (), secrets)
+        if not agreed:
+            _say_unready(planned, own_path)
         if planned and dry_run:
             _say_dry(with_lines=with_lines)
     if not planned or dry_run:
@@ -233,9 +239,9 @@ def _add_hooks(
     wants_shell_hook: bool | None, *, asks: bool,
 ) -> list[FileChange]:  # fmt: skip
     """Return the changes with the hooks that are wanted; `add` adds those of one kind."""
-    has_some = add(planned, hooks=HOOKS) != planned and not _has_hook()
-    if asks and wants_hook is wants_shell_hook is None and has_some:
-        wants_hook = _wants_prompt_hook()
+    hooked = [change.path for change in add(planned, hooks=HOOKS) if change not in planned]
+    if asks and wants_hook is wants_shell_hook is None and hooked and not _has_hook():
+        wants_hook = _wants_prompt_hook(hooked)
     for hooks, is_wanted in ((HOOKS, wants_hook), (SHELL_HOOKS, wants_shell_hook)):
         planned = add(planned, hooks=hooks) if is_wanted else planned
     return planned
@@ -263,8 +269,16 @@ def _wants_profiles(files: Sequence[FoundFile], merged: Merged) -> bool:
     return bool(_seen_by_more(files, merged)) and click.confirm(question, default=False)
 
 
-def _wants_prompt_hook() -> bool:
-    return click.confirm("\nLet clients with hooks show the model likely tools at each prompt?", default=False)
+def _wants_prompt_hook(files: Sequence[Path]) -> bool:
+    """Ask whether the clients of these files shall run our hook."""
+    names = [client for client, hook in HOOKS.items() if Path(hook.file).expanduser() in files]
+    by_client = {each.client: each.title for each in client_files(this_machine())}
+    who = " and ".join(dict.fromkeys(by_client.get(name, name) for name in names)) or "Your client"
+    output.say_paragraph(
+        f"\n{who} can run foretool at each of your prompts, to name the model likely tools. Your prompts are then on"
+        " record on this machine, like the tasks of searches; foretool forget deletes them."
+    )
+    return click.confirm("Do that?", default=False)
 
 
 def _has_hook() -> bool:
@@ -299,7 +313,7 @@ def _seen_by_more(files: Iterable[FoundFile], merged: Merged) -> dict[str, Origi
 def _show_found(files: Sequence[FoundFile], merged: Merged, own: Path, *, with_profiles: bool) -> None:
     """Print the servers of each client, and what they are in our file."""
     if not files:
-        output.say("No MCP client was found. To register foretool by hand: foretool connect")
+        output.say("No MCP client was found. To add a server: foretool add. To register by hand: foretool connect")
     is_long = len(files) > SHOWN
     alone = {} if with_profiles else _seen_by_more(files, merged)
     _show_files(files, alone, is_long=is_long)
@@ -417,6 +431,8 @@ def _show_planned(files: Sequence[FoundFile], planned: Sequence[FileChange], pro
 
 
 def _show_differences(planned: Sequence[FileChange], secrets: Secrets) -> None:
+    if planned:
+        output.say("\nValues of variables and headers stand as [NAME] here; the files get the values.", "dim")
     for change in planned:
         output.say(f"\n{edits.short(change.path)}", "bold")
         for line in changes.difference(change)[2:]:
@@ -424,8 +440,31 @@ def _show_differences(planned: Sequence[FileChange], secrets: Secrets) -> None:
 
 
 def _say_dry(*, with_lines: bool) -> None:
-    lines = "" if with_lines else "; each line that changes: foretool init --dry-run --diff"
-    output.say(f"\nNothing was changed. To change the files: foretool init{lines}")
+    typed = type_again("dry_run", "with_lines")
+    lines = "" if with_lines else f"; each line that changes: {typed} --dry-run --diff"
+    output.say(f"\nNothing was changed. To change the files: {typed}{lines}")
+
+
+def _say_unready(planned: Sequence[FileChange], own: Path) -> None:
+    """Say which servers of our file cannot start as their entries are, as far as that is known before they are
+    started."""
+    text = next((change.after for change in planned if change.path == own), None)
+    if text is None:
+        return
+    try:
+        config = parse(text, own)
+    except ConfigError:
+        return  # `load` says it behind the changes
+    lacking = {name: re.sub(r"^.*?:\d+:\d+: (?:mcpServers\.\S+: )?", "", said) for name, said in config.broken.items()}
+    lacking |= {
+        name: f"{server.command} is not on PATH" for name, server in config.servers.items() if is_missing(server)
+    }
+    if lacking:
+        output.say(f"\n{output.plural(len(lacking), 'server')} will not start, here or in your client:", "yellow")
+        for name, why in list(lacking.items())[:SHOWN]:
+            output.say_paragraph(f"{name}: {why}", "  ", "    ")
+        if len(lacking) > SHOWN:
+            output.say(f"  and {len(lacking) - SHOWN} more")
 
 
 def _start(place: Path | None, as_json: bool, may_ask: bool) -> Diagnosis:
@@ -509,7 +548,7 @@ def _undo(own: Path, backups: Path, as_json: bool, *, dry_run: bool) -> int:
         restored = [str(each) for each in (*undone.restored, *undone.edited)]
         output.emit({"restored": restored, "problems": undone.problems})
         return status
-    is_now = "would be" if dry_run else "is"
+    is_now, put_back = "would be" if dry_run else "is", {*undone.restored, *undone.edited}
     for path in undone.restored:
         what = "as it was" if path in undone.becomes else "gone, as it was before"
         output.say(f"{edits.short(path)} {is_now} {what}")
@@ -517,6 +556,8 @@ def _undo(own: Path, backups: Path, as_json: bool, *, dry_run: bool) -> int:
         output.say(f"{edits.short(path)} {is_now} as it was, with your edits since")
     for problem in undone.problems:
         output.say(problem, "yellow")
+    if titles := list(dict.fromkeys(each.title for each in client_files(this_machine()) if each.path in put_back)):
+        output.say(f"{'That would need a restart of' if dry_run else 'Now restart'} {', '.join(titles)}.")
     if dry_run:
         output.say("This was a dry run: nothing was changed.")
     elif earlier is not None:

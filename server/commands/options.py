@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from foretool.server.config.places import find_place
 
@@ -17,6 +19,23 @@ def _tell_of_project_file(context: click.Context, _: click.Parameter, path: Path
         if place.notice and place.path.exists():
             click.echo(place.notice, err=True)
     return path
+
+
+def type_again(*without: str) -> str:
+    """Return the running command line as it may be typed again, without the options of these names."""
+    context = click.get_current_context()
+    words = ["foretool", context.info_name or ""]
+    for option in context.command.params:
+        if context.get_parameter_source(option.name or "") is not ParameterSource.COMMANDLINE or option.name in without:
+            continue
+        value = context.params[option.name or ""]
+        if not isinstance(option, click.Option):
+            words += value if isinstance(value, tuple) else [value]
+        elif option.is_flag:
+            words.append(option.opts[0] if value else option.secondary_opts[0])
+        else:
+            words += [word for each in (value if option.multiple else [value]) for word in (option.opts[0], each)]
+    return shlex.join(str(word) for word in words if word != "")
 
 
 config_option = click.option(

@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -41,6 +42,8 @@ from foretool.storage.store import Store
 
 Schema = Literal["whole", "trimmed", "none"]
 
+_FIRST: Final = 5
+"""So many matches are shown with what they do, the others by name."""
 _LIST_S: Final = 20.0
 """How long a server may take to start and list its tools before the search goes on without them."""
 
@@ -260,12 +263,14 @@ class Explanation(SearchResult, frozen=True, kw_only=True):
     "--limit", type=click.IntRange(1, MOST), help="Show at most this many matches.  [default: as many as a client gets]"
 )
 @click.option("--text", "as_text", is_flag=True, help="Print the answer as the model reads it.")
+@click.option("--why", "wants_why", is_flag=True, help="Show all matches, and what put each at its place.")
 @click.option("--tool", "name", default="", metavar="NAME", help="Say why this tool is shown, or why not.")
 @profile_option
 @config_option
 @json_option
 def command(
-    path: Path | None, as_json: bool, profile: str, task: tuple[str, ...], limit: int | None, as_text: bool, name: str
+    path: Path | None, as_json: bool, profile: str, task: tuple[str, ...], limit: int | None, as_text: bool,
+    wants_why: bool, name: str,
 ) -> int:  # fmt: skip
     """Show what discover_tools would answer to TASK, and why.
 
@@ -296,7 +301,7 @@ def command(
     explained = Explanation(
         **{each: getattr(found, each) for each in found.__struct_fields__}, asked=asked, missed=missed
     )
-    return output.show(explained, as_json, _print)
+    return output.show(explained, as_json, partial(_print, is_whole=wants_why))
 
 
 def misses_of_tool(store: Store, profile: str, name: str) -> tuple[MissedBefore, ...]:
@@ -452,18 +457,23 @@ def _say_missed(missed: MissedBefore) -> str:
     )
 
 
-def _print(found: Explanation) -> None:
-    rows = [
-        (
-            hit.rank, hit.tool + (" (listed)" if hit.listed else ""), hit.description, hit.why, hit.schema,
-            f"{hit.score:.2f}", output.score_parts(hit.parts),
-        )
-        for hit in found.matches
-    ]  # fmt: skip
-    if rows:
+def _print(found: Explanation, *, is_whole: bool) -> None:
+    """Print the first matches; if `is_whole`, all of them with their scores."""
+    if not found.matches:
+        output.say_lines(found.answer)
+    elif is_whole:
+        rows = [
+            (hit.rank, _name(hit), hit.description, hit.why, hit.schema, f"{hit.score:.2f}",
+             output.score_parts(hit.parts))
+            for hit in found.matches
+        ]  # fmt: skip
         output.table(("#", "tool…", "description…", "why…", "schema", "score#", "parts…"), rows)
     else:
-        output.say_lines(found.answer)
+        first, others = found.matches[:_FIRST], found.matches[_FIRST:]
+        output.table(("#", "tool…", "description…"), [(hit.rank, _name(hit), hit.description) for hit in first])
+        if others:
+            names = ", ".join(hit.tool for hit in others)
+            output.say_paragraph(f"and {names}. With scores and reasons: --why", "  ", "  ", "dim")
     for skill in found.skills:
         output.say(f"skill {skill.name}: {skill.description} ({edits.short(Path(skill.file))})")
     output.say(
@@ -476,6 +486,10 @@ def _print(found: Explanation) -> None:
         what, _, do = _say_missed(missed).partition("; ")
         output.say(f"  {what}")
         output.say(f"    -> {do}")
+
+
+def _name(hit: ExplainedMatch) -> str:
+    return f"{hit.tool} (listed)" if hit.listed else hit.tool
 
 
 def _print_tool(asked: ToolExplanation) -> None:

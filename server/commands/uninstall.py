@@ -67,7 +67,9 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
         forget_answers()
     for folder, what in _data(place).items():
         kept = f"{what}, {output.size(measure_folder(Path(folder)))}" if Path(folder).is_dir() else what
-        output.say(f"Stays: {folder} ({kept}). Delete it by hand if you want it gone.")
+        output.say_paragraph(f"Stays: {folder} ({kept}).", "", "  ")
+        if Path(folder).is_dir():
+            output.say(f"  To delete it: rm -r {shlex.quote(folder)}")
     output.say("\nTo uninstall the program:", "bold")
     return run_commands(installed.uninstall, "Run this?", agreed=agreed, dry_run=dry_run)
 
@@ -144,7 +146,8 @@ def _drop_made(place: Path, *, may_delete: bool) -> None:
 
 def _data(place: Path) -> dict[str, str]:
     """Return the folders and databases that hold the user's data, and what they hold."""
-    found = {str(place.parent): "your config, and copies of the files that foretool changed"}
+    what = "your config and copies of the files that foretool changed, with the secrets of your servers"
+    found = {str(place.parent): what}
     try:
         storage = load(place).storage
     except ConfigError:

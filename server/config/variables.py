@@ -53,15 +53,16 @@ VARIABLE = re.compile(
 WORKING_FOLDER = "workspaceFolder"
 """`${workspaceFolder}` is the folder in which the client started foretool, as in VS Code and Cursor."""
 
+FOLDER_NAMES = frozenset({WORKING_FOLDER, "workspaceRoot", "workspaceFolderBasename", "cwd"})
+"""Words of clients that stand for the folder that is open, or its name."""
+
 # What only a running editor knows.
 _OF_EDITOR = frozenset({
     "file", "fileBasename", "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename", "fileExtname",
     "fileWorkspaceFolder", "lineNumber", "columnNumber", "relativeFile", "relativeFileDirname", "selectedText",
     "execPath", "defaultBuildTask", "extensionInstallFolder", "__dirname", "DXT_DIR",
 })  # fmt: skip
-_OF_CLIENTS = frozenset({
-    WORKING_FOLDER, "workspaceRoot", "workspaceFolderBasename", "userHome", "pathSeparator", "cwd"
-}) | _OF_EDITOR  # fmt: skip
+_OF_CLIENTS = FOLDER_NAMES | _OF_EDITOR | {"userHome", "pathSeparator"}
 """Words that clients write as `${...}` and that are no variables of the environment."""
 
 # These variables hold places, not credentials; without their values logs would be unreadable.
@@ -110,7 +111,7 @@ class Expansion(Struct):
         if default is not None:
             value = value or default
         if value is None:
-            problem = f"variable {name} is not set; write its value there, or ${{{name}:-default}}"
+            problem = f"variable {name} is not set: write its value there, or set it where your client starts"
             raise Invalid(self.path, problem, code=Code.VARIABLE_MISSING)
         if name not in _NO_SECRET:
             self.secrets.append((value, name))

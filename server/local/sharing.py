@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from foretool._version import __version__
 from foretool.server.config.loader import LiveConfig
-from foretool.server.config.variables import WORKING_FOLDER, is_inherit_pattern, safe_path
+from foretool.server.config.variables import FOLDER_NAMES, WORKING_FOLDER, is_inherit_pattern, safe_path
 from foretool.server.local.hello import digest_variable, installation
 
 _ALWAYS: Final = frozenset({
@@ -30,7 +30,7 @@ _NEVER: Final = frozenset({
 })  # fmt: skip
 """Variables that differ from window to window and change no server: the user is the same, and PATH and the working
 folder are compared by what they mean."""
-_FOLDER_NAMES: Final = frozenset({WORKING_FOLDER, "workspaceRoot", "workspaceFolderBasename", "cwd", "PWD"})
+_FOLDER_NAMES: Final = FOLDER_NAMES | {"PWD"}
 _ENV: Final = b"#!/usr/bin/env "
 """How a script begins whose interpreter is found on PATH."""
 

@@ -200,6 +200,10 @@ class Run:
         """When it ran, as people write it."""
         return _moment(self.folder)
 
+    def has_changed(self, besides: Path) -> bool:
+        """Return whether any other file than this one is still as the run left it."""
+        return any(not each.is_undone and Path(each.path) != besides for each in self._kept)
+
     def versions(self, path: Path) -> tuple[bytes | None, bytes | None] | None:
         """Return what a file held before and behind this run; None if it is not one of the run. Raises `OSError`."""
         kept = next((each for each in self._kept if each.path == str(path)), None)

@@ -185,7 +185,7 @@ def undo_init(own: Path, backups: Path, *, dry_run: bool = False) -> tuple[Undon
         return _why_own_stays(own, run, undone) if path == own else ""
 
     undone = runs[0].undo(revert_edited, keep, own, dry_run=dry_run)
-    is_over = len(runs) < 2 or runs[1].what == UNINSTALL
+    is_over = len(runs) < 2 or runs[1].what == UNINSTALL or not runs[1].has_changed(besides=own)
     return undone, None if is_over else runs[1]
 
 

@@ -100,7 +100,7 @@ def test_what_to_do_about_a_variable_names_the_file_and_works_for_a_desktop(
     path = write_config(tmp_path, {"one": echo(), "slack": {"command": "x", "env": {"T": "${NO_SUCH_TOKEN}"}}})
     assert run(["doctor", "--config", str(path)]) == 1
     out = " ".join(capsys.readouterr().out.split())
-    assert "variable NO_SUCH_TOKEN is not set; write its value there, or ${NO_SUCH_TOKEN:-default}" in out
+    assert "variable NO_SUCH_TOKEN is not set: write its value there, or set it where your client starts" in out
     advice = out.partition("-> correct that line of ")[2].partition("; the other servers work")[0]
     assert advice.replace(" ", "") == str(path)
     assert run(["doctor", "--explain", "FT108"]) == 0

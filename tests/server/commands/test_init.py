@@ -139,7 +139,28 @@ def test_a_broken_file_of_ours_is_not_overwritten(home: Path, capsys: pytest.Cap
 
 def test_a_home_without_clients_is_told_what_to_do(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["init", "--yes", "--no-start"]) == 0
-    assert "No MCP client was found. To register foretool by hand: foretool connect" in capsys.readouterr().out
+    said = "No MCP client was found. To add a server: foretool add. To register by hand: foretool connect"
+    assert said in capsys.readouterr().out
+    assert not (home / ".config/foretool").exists(), "a config without servers helps nobody"
+
+
+def test_a_dry_run_says_what_cannot_start_and_how_to_go_on_with_the_same_options(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    (home / ".cursor").mkdir()
+    servers = {
+        "gone": {"command": "no-such-program-here"},
+        "brave": {"command": "env", "env": {"KEY": "${NO_SUCH_KEY}"}},
+        "good": {"command": "env"},
+    }
+    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    assert run(["init", "--profiles", "--no-hook", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "\n2 servers will not start, here or in your client:\n" in out
+    assert "\n  gone: no-such-program-here is not on PATH\n" in out
+    assert "\n  brave: variable NO_SUCH_KEY is not set: write its value there" in out and "  good:" not in out
+    assert "To change the files: foretool init --no-hook --profiles; each line that changes: foretool init" in out
 
 
 def test_it_ends_with_what_the_doctor_finds(
@@ -441,7 +462,7 @@ def test_a_hook_is_added_only_to_a_plain_yes_and_asked_about_once(
     write_home(home)
     monkeypatch.setattr("sys.stdin", Terminal(typed))
     assert run(["init", "--no-start"]) == 0
-    question = "Let clients with hooks show the model likely tools at each prompt? [y/N]"
+    question = "Your prompts are then on record on this machine"
     assert question in capsys.readouterr().out
     assert ("hint --config" in (home / ".claude/settings.json").read_text()) == is_added
     monkeypatch.setattr("sys.stdin", Terminal("\n\n"))

@@ -61,7 +61,9 @@ def test_new_tools_are_embedded_by_the_first_search_and_their_vectors_kept(
 def test_it_prints_a_table_or_the_answer_itself(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["search", "weather", "--config", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "sky__forecast" in out and "lexical +" in out and "\nconfidence " in out
+    assert "sky__forecast" in out and "lexical +" not in out and "\nconfidence " in out
+    assert run(["search", "weather", "--why", "--config", str(path)]) == 0
+    assert "lexical +" in capsys.readouterr().out
     assert run(["search", "weather", "--text", "--config", str(path)]) == 0
     assert capsys.readouterr().out.startswith("confidence: ")
 
@@ -183,6 +185,9 @@ def test_at_80_columns_each_match_says_first_what_it_does(path: Path, monkeypatc
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "stdout", terminal := Terminal())
     assert run(["search", "weather", "--config", str(path)]) == 0
+    terminal.seek(0)
+    terminal.truncate()
+    assert run(["search", "weather", "--why", "--config", str(path)]) == 0
     name, *lines = re.sub("\x1b\\[[0-9;]*m", "", terminal.getvalue()).splitlines()
     assert name.startswith("1  sky__forecast")
     assert [line.split(":")[0].strip() for line in lines[:2]] == ["description", "why"]

@@ -165,7 +165,7 @@ def test_every_example_of_the_page_works() -> None:
         ),
         (
             '{"mcpServers": {}, "foretool": {"token": "${T}"}}',
-            "1:42: foretool.token: variable T is not set; write its value there, or ${T:-default}",
+            "1:42: foretool.token: variable T is not set: write its value there, or set it where your client starts",
         ),
         (
             '{"mcpServers": {}, "foretool": {"profiles": {"a/b": {}}}}',

@@ -107,7 +107,7 @@ def test_a_disabled_server_is_left_out_and_may_be_unfinished() -> None:
         ({"command": "x\0"}, "a.command: expected text, found a NUL character; remove \\u0000"),
         (
             {"command": "x", "env": {"T": "${T}"}},
-            "a.env.T: variable T is not set; write its value there, or ${T:-default}",
+            "a.env.T: variable T is not set: write its value there, or set it where your client starts",
         ),
     ],
 )

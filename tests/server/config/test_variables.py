@@ -39,7 +39,7 @@ def test_variables_are_replaced(written: str, value: str) -> None:
 
 def test_a_missing_variable_is_named_with_the_way_out() -> None:
     expansion = Expansion({}, ("servers", "a")).at("env", "T")
-    with pytest.raises(Invalid, match="variable T is not set; write its value there, or") as caught:
+    with pytest.raises(Invalid, match="variable T is not set: write its value there, or") as caught:
         expansion.text("${T}")
     assert caught.value.path == ("servers", "a", "env", "T")
     with pytest.raises(Invalid, match="asks the user in VS Code"):
