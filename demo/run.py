@@ -159,6 +159,8 @@ def compare(terminal: Terminal, direct: Sequence[Tool], listed: Sequence[Tool], 
     saved = 1 - after / before
     terminal.line(f"   with foretool     {len(listed):>3} tools               {after:>6,} tokens   ({saved:.1%} less)")
     terminal.line(f"   listed: {names}")
+    terminal.line(f"   (The demo sets list_tokens to {servers.LIST_TOKENS:,}, so that there is something to find.")
+    terminal.line("   By default so few tools are all listed, and nothing is saved.)")
     if after >= before:
         raise StepFailed(f"the list is not smaller: {after} tokens against {before}")
 
@@ -301,7 +303,7 @@ def show(terminal: Terminal) -> None:
     terminal.line("7  The record of needed tools that were hidden: foretool misses --all")
     run_foretool("misses", "--all")
     terminal.line()
-    terminal.line("8  Registering it with a client; `foretool init` does it for you")
+    terminal.line("8  How this demo's config would be registered with a client; `foretool init` does it for yours")
     print_registrations(terminal)
 
 
