@@ -112,6 +112,8 @@ class Gate(Struct, frozen=True):
     """By `weights_name`."""
     least: dict[str, float] = {}
     """By encoders, the mean cosine of the best tool below which no tool fits."""
+    doubtful: dict[str, float] = {}
+    """The same below which the level is low at most: nearly every task that a tool serves has a nearer one."""
 
 
 class Judgement(Struct, frozen=True):
@@ -144,14 +146,18 @@ def judge(ranking: Ranking, recalibration: Recalibration = AS_SHIPPED) -> Judgem
         return Judgement("low", None, min(MOST_SHOWN, len(ranking.ranked)), chances)  # ranked by usage alone
     held = tuple(_held(ranking, chances))
     said = held[min(WITHIN, len(held)) - 1]
-    if not _is_learned(ranking, chances) and all(_is_chance(each, said) for each in ranking.evidence):
+    is_learned = _is_learned(ranking, chances)
+    if not is_learned and all(_is_chance(each, said) for each in ranking.evidence):
         return Judgement("none", said, 0, chances, held)
+    is_doubtful = not is_learned and all(map(_is_doubtful, ranking.evidence))
     named = all(evidence.named for evidence in ranking.evidence)
     if named:
         recalibration = AS_SHIPPED
     is_right = held[0] >= LEAST_HIGH - _ROUNDED and recalibration.first(held[0]) >= HIGH - _ROUNDED
     is_sure = named or (is_right and is_ahead(ranking) and is_read(ranking) and not is_story(ranking.task))
     level: Level = "high" if is_sure else "medium" if recalibration.shown(said) >= _MEDIUM else "low"
+    if is_doubtful:
+        level = "low"  # how likely a needed tool is among the first ones was fitted on tasks that have one
     worth = (recalibration.among(k, each) for k, each in enumerate(held, 1))
     enough = next((k for k, each in enumerate(worth, 1) if each >= _PROMISE - _ROUNDED), len(held))
     return Judgement(level, said, enough if named else max(enough, min(LEAST_SHOWN, len(held))), chances, held)
@@ -285,6 +291,15 @@ def fits(evidence: Evidence, probability: float = 0.0) -> bool:
         return probability >= _LEAST_FIT
     cosines = evidence.nearness.cosines
     return sum(cosines) / len(cosines) >= least
+
+
+def _is_doubtful(evidence: Evidence) -> bool:
+    """Return whether the best tool is less near to this line than to nearly every one that a tool serves. Words alone,
+    and encoders whose cosines nobody fitted, do not tell."""
+    near = evidence.nearness
+    if evidence.named or near is None or (least := shipped().doubtful.get(near.encoders)) is None:
+        return False
+    return sum(near.cosines) / len(near.cosines) < least
 
 
 @cache

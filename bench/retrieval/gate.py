@@ -1,6 +1,6 @@
 """Measures how far the gate's levels hold, or fits it.
 
-    python -m bench.retrieval.gate DATA [--fit] [--sets a,b] [--sample N] [--log N] [--vectors FILE]
+    python -m bench.retrieval.gate DATA [--fit] [--doubtful] [--sets a,b] [--sample N] [--log N] [--vectors FILE]
         [--without-wordings]
 
 The gate says how likely the first tool of a search is a right one, and how likely a needed one is among the first k.
@@ -13,13 +13,15 @@ the same (`unserved_high`). `held` is the share of queries whose needed tool is 
 for. `after` has the same once the log has `--log` searches for the same tools and what was called after each: the mean
 of `DRAWS` logs, drawn from the train split or, where that has too few, from the queries, of which the others are judged
 then. Their client calls the best needed tool that it is shown, and finds it by another search where it is shown none.
-Then it says what is said of `unserved.json`, which no tool of the real servers serves, and how well queries that
-need a tool are told from others. Tools of well-known servers have the wishes that come with foretool, as in a proxy.
+Then it says what is said of `unserved.json`, which no tool of the real servers serves, among the tools of everyday
+tasks and among all, and how well queries that need a tool are told from others. Tools of well-known servers have the
+wishes that come with foretool, as in a proxy.
 
 `--fit` writes `retrieval/gate.json` instead, from the train splits of `FITTED`, from everyday tasks over real servers
 and from wishes over invented ones: each query with its tools there, among tools of real servers, and with its tools
 gone, and beside them queries that need no tool; without a log and with one of other train tasks, for words alone and
-for the encoders that `--encoder` names. What the file says of other encoders stays.
+for the encoders that `--encoder` names. What the file says of other encoders stays. `--doubtful` writes only the
+cosine of the best tool below which the level is `low` at most, from queries of the same train splits.
 """
 
 from __future__ import annotations
@@ -102,6 +104,9 @@ OTHERS = 1000
 DEPTH = 50
 STRAY = 0.01
 """The share of queries which need a tool that the gate may call hopeless."""
+DOUBTED = 0.03
+"""The share of queries whose tool is found, in the mean of all sets, that the gate may call low because no tool is
+near."""
 ROOM = 0.05
 """How much lower the cosines of another set's queries may lie."""
 LOST = 0.03
@@ -414,10 +419,10 @@ def examine_set(
     return examine(name, samples(pipeline, tasks), gone, unserved, past, searches)
 
 
-def examine_unserved(data: Path, embedders: Sequence[KeptEncoder], shipped: Shipped | None) -> Row:
-    """How often each level is said of requests that no tool serves, among all tools of real servers."""
-    pipeline = Pool(catalog_tools(data / "mcp_catalogs"), {}, embedders, shipped=shipped).pipeline()
-    row: Row = {"set": UNSERVED}
+def examine_unserved(tools: Sequence[Tool], embedders: Sequence[KeptEncoder], shipped: Shipped | None) -> Row:
+    """How often each level is said of requests that no tool serves, among tools of real servers."""
+    pipeline = Pool(tools, {}, embedders, shipped=shipped).pipeline()
+    row: Row = {"set": UNSERVED, "tools": len(tools)}
     for part, texts in json.loads(UNSERVED_FILE.read_text("utf-8")).items():
         levels = [confidence.level(ask(pipeline, text)) for text in texts]
         row[part] = {level: levels.count(level) for level in ("high", "medium", "low", "none")}
@@ -560,7 +565,8 @@ def without_cosines(data: Sequence[Sample]) -> GateWeights:
 
 def merge_gates(kept: Gate, new: Gate) -> Gate:
     """The new gate, with what the kept one has for other encoders."""
-    return Gate(new.fitted_on, kept.models | new.models, {**kept.least, **new.least})
+    models, least = kept.models | new.models, {**kept.least, **new.least}
+    return Gate(new.fitted_on, models, least, kept.doubtful)
 
 
 def least_cosines(data: Path, untrained: Sequence[KeptEncoder], names: Sequence[str]) -> dict[str, float]:
@@ -578,6 +584,35 @@ def least_cosines(data: Path, untrained: Sequence[KeptEncoder], names: Sequence[
         values = [fmean(each.cosines) for each in signs if each]
         found["+".join(names[:most])] = round(float(np.quantile(values, STRAY)) - ROOM, 2)
     return found
+
+
+def doubtful_cosine(data: Path, embedders: Sequence[KeptEncoder], shipped: Shipped | None) -> float:
+    """The mean cosine of the best tool that all but `DOUBTED` of the queries have whose tool is found."""
+    asked = []
+    for each in searched_sets(data):
+        pipeline = Pool(each.tools, {}, embedders, shipped=shipped).pipeline(len(embedders))
+        asked.append(samples(pipeline, sampled(each.tasks, ASKED)))
+    return cosine_below(asked, DOUBTED)
+
+
+def cosine_below(asked: Sequence[Sequence[Sample]], share: float) -> float:
+    """The cosine below which this share of the queries lies whose tool is found. Every set counts alike."""
+    found: list[tuple[float, float]] = []
+    for each in asked:
+        own = [nearest_cosine(sample) for sample in each if is_found(sample)]
+        found += [(cosine, 1 / len(own) / len(asked)) for cosine in own]
+    cosines, weights = np.array(sorted(found)).T
+    return round(float(cosines[np.searchsorted(np.cumsum(weights), share)]), 2)
+
+
+def is_found(sample: Sample) -> bool:
+    """Whether a needed tool is among the first ones, and the query did not ask for it by its name."""
+    return bool(sample.held(confidence.WITHIN)) and not any(each.named for each in sample.ranking.evidence)
+
+
+def nearest_cosine(sample: Sample) -> float:
+    """How near the best tool is to the lines of a query, which encoders read."""
+    return max(fmean(each.nearness.cosines) for each in sample.ranking.evidence if each.nearness is not None)
 
 
 def lower_least(sets: Path, embedders: Sequence[KeptEncoder], least: Mapping[str, float]) -> dict[str, float]:
@@ -622,6 +657,11 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
             new = fit_gate(data, embedders, untrained, data / "mcp_catalogs", shipped)
             yield from write_gate(merge_gates(confidence.shipped(), new), arguments.everyday, embedders)
             return
+        if arguments.doubtful:
+            kept, names = confidence.shipped(), "+".join(each.name for each in embedders)
+            gate = replace(kept, doubtful={**kept.doubtful, names: doubtful_cosine(data, embedders, shipped)})
+            yield from write_gate(gate, None, embedders)
+            return
         if arguments.everyday:
             yield from write_gate(confidence.shipped(), arguments.everyday, embedders)
             return
@@ -629,7 +669,9 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
         for name in (each for each in EXAMINED if each in chosen and (data / each).is_dir()):
             yield examine_set(name, data, embedders, most, shipped, arguments.log)
         if UNSERVED in chosen:
-            yield examine_unserved(data, embedders, shipped)
+            catalogs = data / "mcp_catalogs"
+            for tools in (everyday_tasks(catalogs).tools, catalog_tools(catalogs)):
+                yield examine_unserved(tools, embedders, shipped)
         for name, against in ((name, DETECTED[name]) for name in DETECTED if name in chosen):
             pipeline = Pool(read_tools(data / against), {}, embedders).pipeline()
             rows = read_rows(data / name / "dev.jsonl")
@@ -647,6 +689,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = make_parser("bench.retrieval.gate", __doc__)
     parser.add_argument("data", type=Path, help="a folder of data sets")
     parser.add_argument("--fit", action="store_true", help="write retrieval/gate.json instead of examining it")
+    parser.add_argument("--doubtful", action="store_true", help="write only below which cosine the level is low")
     parser.add_argument(
         "--everyday", type=Path, metavar="FOLDER",
         help="lower the least cosines by everyday wishes, and write them; with --fit after it",

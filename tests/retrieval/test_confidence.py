@@ -214,6 +214,27 @@ def test_no_tool_fits_what_is_far_from_all_of_them() -> None:
     assert judge(near).level != "none" and judge(near).k > 0
 
 
+@requirement("gate:none")
+def test_a_tool_that_is_less_near_than_nearly_all_that_serve_a_task_is_low(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = weigh(NO_GAIN, Logistic(4.0, {}), 4.0)
+    gate = Gate("", {confidence.ANY: weights, f"{confidence.ANY} learned": weights}, {"near": 0.2}, {"near": 0.4})
+    monkeypatch.setattr(confidence, "shipped", lambda: gate)
+
+    def judged(*cosines: float, encoders: str = "near", **parts: float) -> tuple[str, bool]:
+        lines = (replace(MET, nearness=Nearness(encoders, (cosine,))) for cosine in cosines)
+        found = judge(replace(sharp(**parts), evidence=tuple(lines)))
+        return found.level, found.k > 0
+
+    assert [judged(cosine) for cosine in (0.1, 0.3, 0.5)] == [("none", False), ("low", True), ("high", True)]
+    # One need of several is enough, and so is what was learned; of other encoders nobody knows what is near.
+    assert judged(0.3, 0.5) == judged(0.3, tasks=7.0) == judged(0.3, encoders="other") == ("high", True)
+
+
+def test_the_shipped_file_doubts_more_than_it_holds_for_hopeless() -> None:
+    shipped = confidence.shipped()
+    assert 0.0 < shipped.least["minilm-tools"] < shipped.doubtful["minilm-tools"] < SHARP.cosines[0]
+
+
 @requirement("gate:learned")
 def test_what_something_learned_ranks_surely_is_never_none() -> None:
     far = (replace(FAINT, nearness=replace(FLAT, cosines=(0.1,))),)

@@ -19,6 +19,7 @@ from bench.retrieval.gate import (
     AMONG,
     SAMPLE,
     Sample,
+    cosine_below,
     examine,
     examine_set,
     fit,
@@ -31,7 +32,7 @@ from bench.retrieval.gate import (
 from foretool.retrieval import confidence
 from foretool.retrieval.confidence import Gate, GateWeights, Logistic, judge
 from foretool.retrieval.corpus import Shipped
-from foretool.retrieval.ranking import ClauseFit, Evidence, Ranked, Ranking
+from foretool.retrieval.ranking import ClauseFit, Evidence, Nearness, Ranked, Ranking
 from foretool.storage.records import ToolId
 
 
@@ -88,12 +89,22 @@ def test_what_a_weight_counts_is_what_as_many_rows_would() -> None:
     assert fit_logistic(x, y, ["x"], 1e-2, np.array([2.0, 1.0, 1.0, 1.0])) == twice
 
 
+def test_near_is_what_all_but_a_few_found_tools_are_and_every_set_counts_alike() -> None:
+    def asked(cosine: float, rank: int = 1, *, named: bool = False) -> Sample:
+        return Sample(Ranking((), 0, (Evidence(named, nearness=Nearness("near", (cosine,))),)), frozenset({rank}))
+
+    whole = [asked(at / 100) for at in range(100)]
+    others = [asked(0.0, confidence.WITHIN + 1), asked(0.0, named=True)]
+    # Half of the first set is below .50; each of the 17 values from there on is 1/100 of it and 1/50 of the other.
+    assert cosine_below([whole + others, whole[50:]], 0.5) == 0.66
+
+
 def test_what_was_fitted_for_other_encoders_stays() -> None:
     one, two, three = (GateWeights((), Logistic(0.0, {}), Logistic(float(bias), {})) for bias in range(3))
-    kept = Gate("before", {"words": one, "old": one}, {"old": 0.1})
+    kept = Gate("before", {"words": one, "old": one}, {"old": 0.1}, {"old": 0.3})
     new = Gate("now", {"words": two, "new": three}, {"new": 0.2})
     models = {"words": two, "old": one, "new": three}
-    assert merge_gates(kept, new) == Gate("now", models, {"old": 0.1, "new": 0.2})
+    assert merge_gates(kept, new) == Gate("now", models, {"old": 0.1, "new": 0.2}, {"old": 0.3})
 
 
 class Angles:
