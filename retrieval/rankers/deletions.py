@@ -26,12 +26,21 @@ _READING: Final = frozenset(
     ("count", "describe", "fetch", "find", "get", "list", "open", "query", "read", "search", "show", "view")
 )
 _ASKED: Final = re.compile(
-    r"\b(?:(?:delet|remov|drop|clear|eras|purg|destroy|forg[eo]t|cancel|clean|discard|undo|trash|wip|uninstall|unset"
+    r"\b(?:delet|remov|drop|clear|eras|purg|destroy|forg[eo]t|cancel|clean|discard|undo|trash|wip|uninstall|unset"
     r"|reset|empt|unlink|revok|retract|eliminat|prun|kill|stop|clos|dispos|un(?:subscrib|pin|follow|assign)|detach|strip"
-    r"|tear|retir|throw|expung|redundan|duplicat|obsolet|outdat)\w*|rid|bin|gone|old|stale|unused|off|out|away|without|no"
-    r"|not|cut|take|taking)\b",
+    r"|tear|retir|throw|expung|redundan|duplicat|obsolet|outdat)\w*\b",
     re.IGNORECASE,
 )
+_MAY_ASK: Final = re.compile(
+    r"\b(?:rid|bin|gone|old|stale|unused|off|out|away|without|no|not|cut|take|taking)\b", re.IGNORECASE
+)
+"""Words that ask for it in "I need no branch of that name", and say nothing of the kind in what is to be kept."""
+_KEEPING: Final = re.compile(
+    r"\W*(?:(?:please|can you|could you|now) )*(?:add|append|book|create|draft|insert|jot|note|post|remember|save"
+    r"|schedule|send|share|store|submit|write)\b",
+    re.IGNORECASE,
+)
+"""The beginning of a task that asks to keep or to tell what follows: "remember that Anna eats no nuts"."""
 _CHANGING: Final = re.compile(
     r"\W*(?:(?:please|can you|could you|now) )*(?:add(?! \d)|append|apply|book|cancel|change|copy|create|draft|edit"
     r"|enter|fill|insert|install|jot|keep|make|mark|merge|move|name|note|notify|post|publish|push|put|remember|rename"
@@ -58,7 +67,9 @@ def only_reads(name: str) -> bool:
 
 def asks_to_delete(task: str) -> bool:
     """Return whether a task has an English word that asks for something to be deleted."""
-    return _ASKED.search(task) is not None
+    if _ASKED.search(task) is not None:
+        return True
+    return _KEEPING.match(task) is None and _MAY_ASK.search(task) is not None
 
 
 def asks_to_change(task: str) -> bool:

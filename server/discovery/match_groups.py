@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode
 
+from foretool.retrieval.glossary import put_into_english
 from foretool.retrieval.rankers.deletions import asks_to_change, asks_to_delete
 from foretool.retrieval.ranking import ALIKE, CLEARLY, IN_USE, USED, Ranked
 from foretool.server.config.settings import Risk
@@ -124,6 +125,7 @@ def put_harmless_first(
     if level == "high" or not ranked:
         return tuple(ranked)
     first = risk_of(ranked[0].tool)
+    task = put_into_english(task)
     if first == "destructive" and not asks_to_delete(task):
         harmless: tuple[Risk | None, ...] = ("read", "write", None)
     elif first == "write" and level == "low" and not asks_to_change(task):

@@ -23,7 +23,14 @@ def test_other_tools_do_not_delete(name: str) -> None:
 
 @pytest.mark.parametrize(
     "task",
-    ["remember that her birthday is on 4 May", "what do you know about Anna", "add the number to the list"],
+    [
+        "remember that her birthday is on 4 May",
+        "what do you know about Anna",
+        "add the number to the list",
+        "remember that Anna eats no nuts",
+        "Please note that the old plan is off",
+        "save this without my address",
+    ],
 )
 def test_a_task_without_a_word_for_it_asks_for_no_deletion(task: str) -> None:
     assert is_unasked(task)
