@@ -29,11 +29,11 @@ from foretool.storage.records import Level
 
 HIGH, _MEDIUM = 0.90, 0.55
 """Where the first tool is right with the one probability, the level is high; medium where a needed tool is among the
-first `WITHIN` with the other."""
-LEAST_HIGH = 0.85
+first `_WITHIN` with the other."""
+_LEAST_HIGH = 0.85
 """Where the first tool is right with a lower probability before recalibration, the level is not high, however often the
 log of this machine was right: it says nothing of a task whose tool is not there."""
-READ = 0.7
+_READ = 0.7
 """Nothing is sure about a task of whose words a smaller share can be read: another language, code, figures."""
 _PROMISE = 0.90
 """An answer shows as many tools as hold a needed one with this probability."""
@@ -43,7 +43,7 @@ LEAST_SHOWN = 3
 """A task often takes more than the one tool that the gate speaks of, and a line more costs little."""
 MOST_SHOWN = 25
 """The most tools that one answer shows unasked."""
-WITHIN = 5
+_WITHIN = 5
 """The level says how likely a needed tool is among this many."""
 FAINTEST = 0.35
 """Words whose match is weaker than this match by chance."""
@@ -57,7 +57,7 @@ _LEAST_FIT = 0.35
 WORTH = 0.2
 """Words alone whose list holds a needed tool with this probability are worth the names of their tools, if it has less
 entropy: in a small catalogue the words that tell are common, so their strength is low."""
-SURE = 0.5
+_SURE = 0.5
 """A tool with this chance, a good part of whose score was learned, is no match by chance."""
 _TAUGHT = 0.25
 """The least share of the best score that learned models gave where they rank surely."""
@@ -121,7 +121,7 @@ class Judgement(Struct, frozen=True):
 
     level: Level
     probability: float | None
-    """How likely a needed tool is among the first `WITHIN`, before calibration; None without words to be met."""
+    """How likely a needed tool is among the first `_WITHIN`, before calibration; None without words to be met."""
     k: int
     """How many tools to show, best first; 0 where none fits."""
     chances: tuple[float, ...] = ()
@@ -130,10 +130,10 @@ class Judgement(Struct, frozen=True):
     """How likely a needed tool is among the first 1, 2, ... tools, before calibration."""
 
     def among(self, shown: int) -> float | None:
-        """Return how likely a needed tool is among so many shown tools, at most `WITHIN` of them."""
+        """Return how likely a needed tool is among so many shown tools, at most `_WITHIN` of them."""
         if not self.held or shown < 1:
             return self.probability
-        return self.held[min(shown, WITHIN, len(self.held)) - 1]
+        return self.held[min(shown, _WITHIN, len(self.held)) - 1]
 
 
 def judge(ranking: Ranking, recalibration: Recalibration = AS_SHIPPED) -> Judgement:
@@ -145,7 +145,7 @@ def judge(ranking: Ranking, recalibration: Recalibration = AS_SHIPPED) -> Judgem
     if not ranking.evidence:
         return Judgement("low", None, min(MOST_SHOWN, len(ranking.ranked)), chances)  # ranked by usage alone
     held = tuple(_held(ranking, chances))
-    said = held[min(WITHIN, len(held)) - 1]
+    said = held[min(_WITHIN, len(held)) - 1]
     is_learned = _is_learned(ranking, chances)
     if not is_learned and all(_is_chance(each, said) for each in ranking.evidence):
         return Judgement("none", said, 0, chances, held)
@@ -153,7 +153,7 @@ def judge(ranking: Ranking, recalibration: Recalibration = AS_SHIPPED) -> Judgem
     named = all(evidence.named for evidence in ranking.evidence)
     if named:
         recalibration = AS_SHIPPED
-    is_right = held[0] >= LEAST_HIGH - _ROUNDED and recalibration.first(held[0]) >= HIGH - _ROUNDED
+    is_right = held[0] >= _LEAST_HIGH - _ROUNDED and recalibration.first(held[0]) >= HIGH - _ROUNDED
     is_sure = named or (is_right and is_ahead(ranking) and is_read(ranking) and not is_story(ranking.task))
     level: Level = "high" if is_sure else "medium" if recalibration.shown(said) >= _MEDIUM else "low"
     if is_doubtful:
@@ -226,7 +226,7 @@ def is_read(ranking: Ranking) -> bool:
     """Return whether enough of the words of a task can be read for a level to be high."""
     from foretool.retrieval.glossary import legibility  # reads a word list, which only a level that may be high needs
 
-    return legibility(ranking.task).share >= READ and any(map(str.isalpha, terms(ranking.task)))
+    return legibility(ranking.task).share >= _READ and any(map(str.isalpha, terms(ranking.task)))
 
 
 def at_most(chances: Sequence[float], k: int) -> dict[str, float]:
@@ -311,7 +311,7 @@ def shipped() -> Gate:
 def _is_learned(ranking: Ranking, chances: Sequence[float]) -> bool:
     """Return whether something learned ranks the first tool surely, whatever its words and meaning are."""
     best = ranking.ranked[0]
-    return chances[0] >= SURE and taught(best) >= _TAUGHT * max(best.score, LEAST_BEST)
+    return chances[0] >= _SURE and taught(best) >= _TAUGHT * max(best.score, LEAST_BEST)
 
 
 def _is_chance(evidence: Evidence, probability: float) -> bool:

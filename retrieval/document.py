@@ -37,7 +37,7 @@ READING = "\x1e"
 so no text of a server brings one in."""
 IN_ENGLISH = "\x1f"
 """What stands between the first reading and the same in English, where that differs; white space too."""
-DEPTH = 3
+_DEPTH = 3
 """How deep an `outputSchema` is read: a list of issues has its ids on the second level."""
 
 _MAX_HEADINGS = 8
@@ -300,7 +300,7 @@ def definition_fields(tool: Tool) -> Fields:
         verb=verb,
         nouns=frozenset(map(stem, rest)),
         takes={in_words(name): name in wanted for name, _ in _properties(taken)},
-        gives=frozenset(_given(given, DEPTH) - GENERIC),
+        gives=frozenset(_given(given, _DEPTH) - GENERIC),
     )
 
 

@@ -23,7 +23,7 @@ from foretool.retrieval.rankers.bm25 import Lexical, weigh_terms
 from foretool.retrieval.tokens import estimate
 from foretool.storage.records import ToolId
 
-LEAST: Final = 200
+_LEAST: Final = 200
 _MOST: Final = 540
 """Tokens of a chunk (ITR 3.2: 200 to 600), as estimated, which may be a tenth too few."""
 
@@ -75,13 +75,13 @@ def fragments(text: str, source: str, priority: Priority = "guidance", upstream:
 
 
 def text_chunks(text: str) -> list[tuple[str, str]]:
-    """Return the heading and the text of each chunk: at most `_MOST` tokens, at least `LEAST` if a neighbour can be
+    """Return the heading and the text of each chunk: at most `_MOST` tokens, at least `_LEAST` if a neighbour can be
     joined."""
     sections = ((heading, piece) for heading, section in _sections(text) for piece in _cut(section))
     pieces = (_Piece(heading, [piece], estimate(piece) + 1) for heading, piece in sections)
-    forward = _joined(pieces, lambda last, _: last.tokens < LEAST)
+    forward = _joined(pieces, lambda last, _: last.tokens < _LEAST)
     # A chunk that is still short stands before one that is too long to take it in, so it joins the one before.
-    joined = _joined(forward, lambda _, piece: piece.tokens < LEAST)
+    joined = _joined(forward, lambda _, piece: piece.tokens < _LEAST)
     return [(piece.heading, piece.text) for piece in joined]
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from foretool.retrieval.languages import Word
     from foretool.retrieval.word_glossary import WordGlossary
 
-FOLDER: Final = Path(__file__).parent
-FILE: Final = FOLDER / "glossary_zh.txt"
+_FOLDER: Final = Path(__file__).parent
+FILE: Final = _FOLDER / "glossary_zh.txt"
 MOST_READ: Final = 4_000
 """How many characters of a text are put into English; what stands behind them stays as it is."""
 LONGEST: Final = 12
@@ -252,7 +252,7 @@ class Glossary:
 
 def read_lines(language: str) -> list[str]:
     """Return the lines of the glossary of a language."""
-    return (FOLDER / f"glossary_{language}.txt").read_text("utf-8").splitlines()
+    return (_FOLDER / f"glossary_{language}.txt").read_text("utf-8").splitlines()
 
 
 @lru_cache(maxsize=1)

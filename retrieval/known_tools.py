@@ -28,7 +28,7 @@ from foretool.retrieval.near_words import SortedLines
 from foretool.retrieval.words import in_words, terms
 
 FILE: Final = Path(__file__).with_name("known_tools.tsv")
-LEAST_COMMON: Final = 0.5
+_LEAST_COMMON: Final = 0.5
 """How much of the words of two tools has to be the same (`docs/benchmarks.md`)."""
 SKETCHED: Final = 24
 """How many hashes a sketch has at most."""
@@ -63,7 +63,7 @@ class KnownTools:
             ((share_in_common(sketch, each.sketch), each) for each in (read_line(name, line) for line in lines)),
             key=lambda found: found[0],
         )
-        return best if common >= LEAST_COMMON else None
+        return best if common >= _LEAST_COMMON else None
 
 
 def shipped_wordings(document: Document) -> tuple[str, ...]:

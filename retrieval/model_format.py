@@ -24,7 +24,7 @@ Arrays = Mapping[str, NDArray[Any]]
 Reading = tuple[Floats, ...]
 """The vectors of one text by all encoders, in their order; (dimension,) each, of length 1."""
 
-HEADER = "header"
+_HEADER = "header"
 _MOST_BYTES = 2**30
 """The largest size of an unpacked model; a few kilobytes can claim to be terabytes."""
 
@@ -37,7 +37,7 @@ def pack(method: str, version: int, header: Mapping[str, Any], arrays: Arrays) -
     """Encode a model; `header` becomes JSON, `version` goes up when older readers would misread it."""
     told = json.dumps({"method": method, "version": version, **header}, ensure_ascii=False).encode()
     out = io.BytesIO()
-    named: dict[str, Any] = {HEADER: np.frombuffer(told, np.uint8), **arrays}
+    named: dict[str, Any] = {_HEADER: np.frombuffer(told, np.uint8), **arrays}
     np.savez_compressed(out, **named)
     return out.getvalue()
 
@@ -61,7 +61,7 @@ def _decode(model: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         arrays = {name: held[name] for name in held.files}
     if any(not isinstance(array, np.ndarray) for array in arrays.values()):
         raise ValueError("a part that is not an array")
-    header = json.loads(arrays.pop(HEADER).tobytes())
+    header = json.loads(arrays.pop(_HEADER).tobytes())
     if not isinstance(header, dict):
         raise ValueError("a header that is not an object")
     return header, arrays

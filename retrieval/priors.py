@@ -57,7 +57,7 @@ _TEST_SHARE = 0.2
 """A server is there to be tried if at least this share of its tools says so."""
 _MOST_REQUIRED = 8
 """More required parameters count as so many."""
-MOST_OF_ONE = 0.5
+_MOST_OF_ONE = 0.5
 """The share of a budget that one server gets before the tools of others have been offered the rest."""
 
 Tokens = Callable[[ToolId], int]
@@ -134,7 +134,7 @@ class Priors(Struct, frozen=True):
         shares, late, _ = needs or self.weigh(tools)
         value = {tool: need / max(tokens(tool), 1) ** self.size_penalty for tool, need in shares.items()}
         upstreams = {tool.id: tool.upstream for tool in tools}
-        most = int(MOST_OF_ONE * budget)
+        most = int(_MOST_OF_ONE * budget)
         ranked = sorted(value, key=lambda tool: (tool in late, -value[tool], tool))
         leading = lead((tool for tool in ranked if tool not in late), upstreams, tokens, budget)
         return spread([*leading, *(tool for tool in ranked if tool not in leading)], upstreams, tokens, most)

@@ -47,7 +47,7 @@ _ASK_PART: Final = 0.6
 """A proxy may use this part of what is left: ranking by words alone takes the rest."""
 STATUS: Final = "/proc/self/stat"
 _MOST_STDIN: Final = 4 * 1024 * 1024
-MOST_TEXT: Final = 20_000
+_MOST_TEXT: Final = 20_000
 """Characters of a prompt that are stored; pasted text can be megabytes."""
 _MOST_SENT: Final = 21_000
 """Characters of a prompt that a proxy is sent: a secret across the end of what is stored is still recognised."""
@@ -68,7 +68,7 @@ _MOST_ALIKE: Final = 12
 
 _PLAIN: Final = ("claude-code", "opencode")
 """Clients whose hook takes the text as it is; that of opencode is a module of ours."""
-EVENTS: Final = {"codex": "UserPromptSubmit", "gemini": "BeforeAgent", "qwen": "UserPromptSubmit", "copilot": ""}
+_EVENTS: Final = {"codex": "UserPromptSubmit", "gemini": "BeforeAgent", "qwen": "UserPromptSubmit", "copilot": ""}
 """By client: the event that its hook's answer names; "" where the answer has no such member."""
 
 
@@ -99,7 +99,7 @@ def plain_hint(arguments: Sequence[str]) -> HintOptions | None:
         found[name] = value if equals else rest.pop(0)
     config = found.get("--config")
     client = found.get("--client", "claude-code")
-    if client not in _PLAIN and client not in EVENTS:
+    if client not in _PLAIN and client not in _EVENTS:
         return None
     return HintOptions(config or None, found.get("--profile", ""), client, is_shell)
 
@@ -126,7 +126,7 @@ def form_output(hint: str, client: str) -> str:
     """Return what the client's hook has to print."""
     if client in _PLAIN:
         return hint
-    event = EVENTS[client]
+    event = _EVENTS[client]
     said = {"additionalContext": hint}
     return json.dumps({"hookSpecificOutput": {"hookEventName": event, **said}} if event else said)
 
@@ -251,7 +251,7 @@ def answer_by_words(asked: HookPrompt, options: HintOptions) -> str:
         if config.settings.record != "off":
             store.hide(lambda: config.secrets)
             # Cut only now: half a secret would not be recognised.
-            clean = config.secrets.redact(asked.text)[:MOST_TEXT].encode("utf-8", "replace").decode()
+            clean = config.secrets.redact(asked.text)[:_MOST_TEXT].encode("utf-8", "replace").decode()
             # The store may be busy or full, and the hint is still useful.
             with contextlib.suppress(StorageError):
                 store.tasks.add_prompt(Prompt(asked.at, clean, asked.session, asked.folder))

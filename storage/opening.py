@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from foretool.storage.records import Health
     from foretool.storage.sql.database import Database
 
-INSTALL = "pip install 'foretool[postgres]'"
+_INSTALL = "pip install 'foretool[postgres]'"
 
 
 def open_store(place: StorePlace | str, *, busy_ms: int = 250) -> Store:
@@ -94,7 +94,7 @@ def _need_driver(place: ServerAddress) -> None:
     try:
         import psycopg  # noqa: F401
     except ImportError as error:
-        raise StorageError(f"{place}: psycopg is not installed ({error}); run: {INSTALL}") from error
+        raise StorageError(f"{place}: psycopg is not installed ({error}); run: {_INSTALL}") from error
 
 
 def examine_store(place: StorePlace, patience_s: float) -> Health:

@@ -17,7 +17,7 @@ from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.commands.search import open_search
 
-FEW: Final = 30
+_FEW: Final = 30
 """With fewer queries, intervals say little."""
 
 
@@ -119,7 +119,7 @@ def _print(answer: BenchAnswer) -> None:
     ]
     if left_out:
         output.say(f"left out: {' and '.join(left_out)}")
-    if answer.queries < FEW:
+    if answer.queries < _FEW:
         output.say("with so few tasks the intervals say little")
     if not answer.encoders:
         output.say("words alone rank; `foretool status` says why")

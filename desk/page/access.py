@@ -79,7 +79,7 @@ LINK_S: Final = 300.0
 """How long the link works."""
 COOKIE: Final = "foretool_page"
 _AGAIN: Final = "This link was used already, or is older than five minutes. Run `foretool page` again for a new one."
-CLOSED: Final = "Open the page with the link that `foretool page` prints."
+_CLOSED: Final = "Open the page with the link that `foretool page` prints."
 
 
 class PageDoor:
@@ -122,7 +122,7 @@ class PageDoor:
         if path == self.place + "/open" and scope["method"] == "GET":
             return self._open(scope["query_string"])
         if not (path.startswith(self.place + "/") and self._is_known(headers)):
-            return PlainTextResponse(f"{CLOSED}\n", 401)
+            return PlainTextResponse(f"{_CLOSED}\n", 401)
         refused = refusal_of(scope["method"], headers)
         return PlainTextResponse(refused[1], refused[0], refused[2]) if refused is not None else None
 

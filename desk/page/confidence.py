@@ -13,7 +13,7 @@ from foretool.server.recording.calibration import EPS, WITHIN, Confidence, disco
 from foretool.server.recording.costs import FEWEST
 from foretool.storage.opening import open_existing_store
 
-LATEST: Final = 2000
+_LATEST: Final = 2000
 """So many of the latest searches are compared with what followed them."""
 
 
@@ -52,7 +52,7 @@ class ConfidencePage(Struct, frozen=True):
 def read_confidence(config: Config) -> ConfidencePage:
     """Return what the searches on record promised and what held. Raises `StorageError`."""
     with open_existing_store(config.storage) as store:
-        outcomes = discovery_outcomes(store.discoveries, LATEST)
+        outcomes = discovery_outcomes(store.discoveries, _LATEST)
     pairs = [
         (outcome.probability, float(outcome.rank is not None and outcome.rank <= WITHIN))
         for outcome in outcomes

@@ -15,14 +15,14 @@ from typing import Final
 
 from foretool.storage.places import ServerAddress, StorePlace
 
-LOOK_S: Final = 1.0
+_LOOK_S: Final = 1.0
 """How often the files are looked at."""
 _LEAST_S: Final = 5.0
 """A page hears of changes at most this often: at each it reads its content again."""
-PING_S: Final = 15.0
+_PING_S: Final = 15.0
 MOST: Final = 16
 """Pages that are told at the same time."""
-PING: Final = b": nothing new\n\n"
+_PING: Final = b": nothing new\n\n"
 RETRY: Final = b"retry: 5000\n\n"
 
 Stamp = tuple[tuple[int, int] | None, ...]
@@ -58,7 +58,7 @@ class FileChanges:
         """Return a mark of how things are, another one after each change. May block."""
         return hashlib.sha256(repr((look(self._paths), self._ask())).encode()).hexdigest()[:16]
 
-    async def follow(self, since: str = "", look_s: float = LOOK_S, least_s: float = _LEAST_S) -> AsyncIterator[bytes]:
+    async def follow(self, since: str = "", look_s: float = _LOOK_S, least_s: float = _LEAST_S) -> AsyncIterator[bytes]:
         """Yield one event for each change after the mark `since`, by default after now, and a comment where there is
         none for long. The identifier of an event is its mark, so that a browser that connects again misses nothing."""
         self.open += 1
@@ -73,9 +73,9 @@ class FileChanges:
                 if now - said >= least_s and (found := await asyncio.to_thread(self.mark)) != known:
                     known, said = found, now
                     yield b"event: changed\nid: %b\ndata: 1\n\n" % found.encode()
-                elif now - said >= PING_S:
+                elif now - said >= _PING_S:
                     said = now
-                    yield PING
+                    yield _PING
         finally:
             self.open -= 1
 

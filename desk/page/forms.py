@@ -17,7 +17,7 @@ _LARGEST: Final = 256 * 1024
 """Bytes of one form; a review of some thousand changes sends a hash for each."""
 _MOST_FIELDS: Final = 4000
 _KIND: Final = "application/x-www-form-urlencoded"
-KEY: Final = "form_key"
+_KEY: Final = "form_key"
 
 Form = Mapping[str, Sequence[str]]
 
@@ -45,7 +45,7 @@ async def read_form(request: Request) -> Form:
     form: dict[str, list[str]] = {}
     for name, value in fields:
         form.setdefault(name, []).append(value)
-    if not hmac.compare_digest(form.get(KEY, [""])[0].encode(), viewer.form_key.encode()) or not viewer.form_key:
+    if not hmac.compare_digest(form.get(_KEY, [""])[0].encode(), viewer.form_key.encode()) or not viewer.form_key:
         raise FormError("This form belongs to another visit; open the page again and press the button there.")
     return form
 

@@ -29,7 +29,7 @@ from foretool.server.transports.client.door import Door
 from foretool.server.transports.client.http_request import HttpRequest
 from foretool.server.transports.client.security import RequestRefused
 
-ROOT: Final = "/ui"
+_ROOT: Final = "/ui"
 COOKIE: Final = "foretool_ui"
 _VISIT_S: Final = 12 * 3600.0
 """After this long a browser shows its token again."""
@@ -39,7 +39,7 @@ _LARGEST_FORM: Final = 256 * 1024
 """Bytes of a form of the page."""
 _LARGEST_SIGN_IN: Final = 8 * 1024
 """Bytes of the form with a token, which everybody may send."""
-CLOSED: Final = "This page needs a token of foretool's config."
+_CLOSED: Final = "This page needs a token of foretool's config."
 
 
 class Visit(Struct, frozen=True):
@@ -90,11 +90,11 @@ class PageGate:
         door.rules.guards.check(headers)
         if (refused := refusal_of(method, headers)) is not None:
             raise GateResponse(*refused)
-        if path == f"{ROOT}/open" and method == "POST":
+        if path == f"{_ROOT}/open" and method == "POST":
             raise await self._open(door, request)
         identity, form_key = await self._identify(door, request)
         access = door.rules.access
-        if path in (ROOT, f"{ROOT}/"):
+        if path in (_ROOT, f"{_ROOT}/"):
             raise self._choose(access, identity)
         profile, inner = self._find(access, identity, path)
         viewer = {
@@ -120,7 +120,7 @@ class PageGate:
         is_over = visit is None or visit.until < time.monotonic()
         identity_now = None if visit is None or is_over else door.rules.access.again(visit.identity)
         if visit is None or identity_now is None or not identity_now.profiles:
-            raise _form(401, CLOSED)
+            raise _form(401, _CLOSED)
         door.admit(request, identity_now)
         return identity_now, visit.form_key
 
@@ -144,8 +144,8 @@ class PageGate:
         if len(self._visits) > MOST_VISITS:
             self._end_oldest_visit()
         secure = "; Secure" if urlsplit(request.headers.get("origin") or "").scheme == "https" else ""
-        cookie = f"{COOKIE}={name}; Path={ROOT}; HttpOnly; SameSite=Strict; Max-Age={int(_VISIT_S)}{secure}"
-        return GateResponse(303, "", {"location": ROOT, "set-cookie": cookie})
+        cookie = f"{COOKIE}={name}; Path={_ROOT}; HttpOnly; SameSite=Strict; Max-Age={int(_VISIT_S)}{secure}"
+        return GateResponse(303, "", {"location": _ROOT, "set-cookie": cookie})
 
     def _end_oldest_visit(self) -> None:
         """End the oldest visit of the token that has most of them."""
@@ -158,8 +158,8 @@ class PageGate:
     def _choose(self, access: Access, identity: Identity) -> GateResponse:
         """Lead to what the token opens, or let choose among several profiles."""
         if identity.profiles == access.profiles:
-            return GateResponse(303, "", {"location": f"{ROOT}/all/"})
-        links = [f"{ROOT}/profile/{quote(name or DEFAULT, safe='')}/" for name in sorted(identity.profiles)]
+            return GateResponse(303, "", {"location": f"{_ROOT}/all/"})
+        links = [f"{_ROOT}/profile/{quote(name or DEFAULT, safe='')}/" for name in sorted(identity.profiles)]
         if len(links) == 1:
             return GateResponse(303, "", {"location": links[0]})
         names = [f'<li><a href="{escape(link)}">{escape(link.split("/")[3])}</a></li>' for link in links]
@@ -175,7 +175,7 @@ class PageGate:
             if rest[0] and name in identity.profiles:
                 return name, "/" + "/".join(rest[1:])
         # What this token does not open looks like what does not exist.
-        raise GateResponse(404, f"Nothing is served here; the page begins at {ROOT}.\n")
+        raise GateResponse(404, f"Nothing is served here; the page begins at {_ROOT}.\n")
 
 
 def _cookie_of(headers: Headers) -> str:
@@ -187,7 +187,7 @@ def _cookie_of(headers: Headers) -> str:
 
 def _form(status: int, said: str) -> GateResponse:
     text = (
-        f'<h1>foretool</h1><p role="status">{escape(said)}</p><form method="post" action="{ROOT}/open">'
+        f'<h1>foretool</h1><p role="status">{escape(said)}</p><form method="post" action="{_ROOT}/open">'
         '<label>Token <input name="token" type="password" required autocomplete="off"></label>'
         " <button>Open the page</button></form>"
     )

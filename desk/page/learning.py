@@ -11,7 +11,7 @@ from foretool.server.config.loader import Config
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Artifact
 
-SHOWN: Final = 200
+_SHOWN: Final = 200
 """How many trained models are listed."""
 
 
@@ -41,7 +41,7 @@ class LearningRun(Struct, frozen=True):
 def read_runs(config: Config) -> list[LearningRun]:
     """Return the learning runs, the newest first. Raises `StorageError`."""
     with open_existing_store(config.storage) as store:
-        return cut_runs(store.artifacts.history(limit=SHOWN))
+        return cut_runs(store.artifacts.history(limit=_SHOWN))
 
 
 def cut_runs(found: Sequence[Artifact]) -> list[LearningRun]:

@@ -27,7 +27,7 @@ DAYS: Final = 14
 """How many days the overview looks back, today included."""
 MONTH: Final = 30
 """The same where a month is asked for."""
-LATEST: Final = 30_000
+_LATEST: Final = 30_000
 """Of so many latest calls those of one profile are counted."""
 AT_ONCE: Final = 10_000
 """So many calls that are not added up are read for the page; of more it says that they are still to come."""
@@ -147,7 +147,7 @@ def read_overview(config: Config, viewer: Viewer, days_back: int = DAYS) -> Over
         rows = (
             read_costs(app.store, since, now, full, reads_rest=not waiting)
             if viewer.profile is None
-            else count_profile(app.store.browsing.counts(viewer.profile, since, LATEST))
+            else count_profile(app.store.browsing.counts(viewer.profile, since, _LATEST))
         )
         wanted = MissFilter(since=since, profile=viewer.profile)
         total, missed = add_costs(rows, ""), app.store.calls.count_misses(wanted)

@@ -27,13 +27,13 @@ from foretool.server.transports.client.http_request import Receive, Send
 if TYPE_CHECKING:
     import httpx2
 
-START_S: Final = 30.0
+_START_S: Final = 30.0
 """How long the process may take to start."""
-ANSWER_S: Final = 60.0
+_ANSWER_S: Final = 60.0
 """A page that sends nothing for longer is given up; open pages get a comment more often."""
 IDLE_S: Final = 900.0
 """How long the process stays after the last request; an open page hears of changes, which is a request."""
-MOST: Final = 64
+_MOST: Final = 64
 """Requests that it answers at the same time."""
 VIEWER: Final = "x-foretool-viewer"
 _PASSED: Final = (
@@ -74,7 +74,7 @@ class PageProcess:
         """Pass a request on for a viewer, and its answer back. Raises `ProcessFailed` before anything was sent."""
         import httpx2  # only a proxy that serves the page needs it for this
 
-        if self._open >= MOST:
+        if self._open >= _MOST:
             raise ProcessFailed("too many pages are open; close some and try again")
         passed = {name: value for name in _PASSED if (value := headers.get(name)) is not None}
         passed[VIEWER] = base64.b64encode(msgspec.json.encode(viewer)).decode()
@@ -153,13 +153,13 @@ class PageProcess:
         assert self._process.stdout is not None
         said = b""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(START_S):
+            async with asyncio.timeout(_START_S):
                 said = await self._process.stdout.readline()
         if said.strip() != b"ready":
             await self._end()
             raise ProcessFailed("the page could not be started; foretool page tells why")
-        transport = httpx2.AsyncHTTPTransport(uds=str(path), limits=httpx2.Limits(max_connections=MOST + 8))
-        return httpx2.AsyncClient(transport=transport, base_url="http://page", timeout=ANSWER_S)
+        transport = httpx2.AsyncHTTPTransport(uds=str(path), limits=httpx2.Limits(max_connections=_MOST + 8))
+        return httpx2.AsyncClient(transport=transport, base_url="http://page", timeout=_ANSWER_S)
 
 
 def _raw(path: str) -> bytes:

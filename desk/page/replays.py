@@ -18,11 +18,11 @@ from foretool.server.ledger.effects import Effect
 TIMES: Final[Mapping[str, str]] = {"1d": "last day", "7d": "last 7 days", "30d": "last 30 days", "90d": "last 90 days"}
 
 
-TASKS: Final = 1000
+_TASKS: Final = 1000
 """How many tasks are played at most, the latest ones."""
 
 
-MOST: Final = 20
+_MOST: Final = 20
 """How many changes one replay tries."""
 
 
@@ -52,8 +52,8 @@ def replay_arguments(config: Config, form: Form) -> tuple[str, ...]:
     changes = [f"{name}={value}" for name in ("list_tokens", "policy") if (value := first(form, name).strip())]
     changes += [f"pin+={name.strip()}" for name in first(form, "pin").split(",") if name.strip()]
     changes += [line.strip() for line in first(form, "more").splitlines() if line.strip()]
-    if len(changes) > MOST:
-        raise FormError(f"Try at most {MOST} changes together.")
+    if len(changes) > _MOST:
+        raise FormError(f"Try at most {_MOST} changes together.")
     try:
         read_changes(changes, config)
     except ChangeProblem as error:
@@ -61,7 +61,7 @@ def replay_arguments(config: Config, form: Form) -> tuple[str, ...]:
     since = first(form, "since")
     return (
         "replay", "--json", f"--config={config.path}", f"--since={since if since in TIMES else '7d'}",
-        f"--tasks={TASKS}", *(f"--set={change}" for change in changes),
+        f"--tasks={_TASKS}", *(f"--set={change}" for change in changes),
     )  # fmt: skip
 
 

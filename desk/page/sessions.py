@@ -24,7 +24,7 @@ from foretool.storage.records import Call, Miss, SessionRecord, SessionSum
 
 SHOWN: Final = 100
 """How many sessions one page lists."""
-MOST: Final = 400
+_MOST: Final = 400
 """How many calls, searches and misses of one session are shown, from its beginning."""
 
 
@@ -58,14 +58,14 @@ def read_session(config: Config, viewer: Viewer, key: str) -> SessionPage | None
         session = store.sessions.get(key)
         if session is None or not (viewer.sees_all or session.profile == viewer.profile):
             return None
-        calls = store.browsing.calls_of(key, MOST)
-        misses = store.browsing.misses_of(key, MOST)
-        until = calls[-1].at if len(calls) == MOST else time.time()
+        calls = store.browsing.calls_of(key, _MOST)
+        misses = store.browsing.misses_of(key, _MOST)
+        until = calls[-1].at if len(calls) == _MOST else time.time()
         searches = store.discoveries.of_session(key, session.started_at - 1, until)
         lists = [each for each in store.sessions.exposures(key) if each.at <= until]
-    steps = [*map(tell_list, lists[:MOST]), *map(tell_search, searches[:MOST]), *tell_calls(calls, misses)]
+    steps = [*map(tell_list, lists[:_MOST]), *map(tell_search, searches[:_MOST]), *tell_calls(calls, misses)]
     ordered = sort_steps([*steps, *tell_other_misses(calls, misses)])
-    return SessionPage(session, [tell_session(session), *ordered], len(calls), len(misses), len(calls) == MOST)
+    return SessionPage(session, [tell_session(session), *ordered], len(calls), len(misses), len(calls) == _MOST)
 
 
 def tell_calls(calls: Sequence[Call], misses: Sequence[Miss]) -> list[StoryStep]:

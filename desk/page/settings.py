@@ -12,9 +12,9 @@ from foretool.desk.page.access import Viewer
 from foretool.server.config.loader import Config, Profile
 from foretool.server.config.settings import Settings, keys_of
 
-SECRET: Final = frozenset({"token", "tokens", "encoder_key", "encoder_url", "enrich"})
+_SECRET: Final = frozenset({"token", "tokens", "encoder_key", "encoder_url", "enrich"})
 """Settings whose values stay out of the page."""
-OWN: Final = ("servers", "pin", "policy", "list_tokens", "about", "allow", "deny")
+_OWN: Final = ("servers", "pin", "policy", "list_tokens", "about", "allow", "deny")
 """What a profile decides."""
 
 
@@ -60,12 +60,12 @@ def read_settings(config: Config, viewer: Viewer) -> SettingsPage:
 def _of_profile(profile: Profile, general: Profile) -> list[SettingRow]:
     return [
         SettingRow(field, _write(getattr(profile, field)), getattr(profile, field) == getattr(general, field))
-        for field in OWN
+        for field in _OWN
     ]
 
 
 def _row(name: str, value: Any, default: Any, config: Config) -> SettingRow:
-    if name in SECRET:
+    if name in _SECRET:
         return SettingRow(name, "set; not shown" if value else "not set", not value)
     return SettingRow(name, config.secrets.redact(_write(value)), value == default)
 

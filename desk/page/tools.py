@@ -14,13 +14,13 @@ from foretool.server.config.loader import Config
 from foretool.server.protocol import jsonrpc
 from foretool.storage.records import Tool, ToolId, Usage
 
-SHOWN: Final = 200
+_SHOWN: Final = 200
 """How many tools the page names, shared by the servers."""
 FEWEST: Final = 5
 """How many tools of each server it names at the fewest."""
-LATEST: Final = 30_000
+_LATEST: Final = 30_000
 """Of so many latest calls the use of one profile is counted."""
-NEVER: Final = Usage(ToolId(""), 0, 0, 0.0)
+_NEVER: Final = Usage(ToolId(""), 0, 0, 0.0)
 
 Use = Literal["", "used", "never", "missed", "listed", "hidden"]
 
@@ -63,7 +63,7 @@ class ToolsPage(Struct, frozen=True):
     groups: Sequence[ToolGroup]
     is_open: bool
     """Somebody has asked for some of them, so that they are shown at once."""
-    shown: int = SHOWN
+    shown: int = _SHOWN
 
 
 def matching_tools(config: Config, viewer: Viewer, text: str, server: str, use: str) -> ToolsPage:
@@ -84,14 +84,14 @@ def matching_tools(config: Config, viewer: Viewer, text: str, server: str, use: 
             )
             for tool in app.catalog.tools()
             if admits(config, viewer, tool.upstream) and (not server or tool.upstream == server)
-            for used in (usage.get(tool.id, NEVER),)
+            for used in (usage.get(tool.id, _NEVER),)
         ]  # fmt: skip
     rows = [row for row in rows if _fits(row, use) and text.lower() in f"{row.id}\n{row.summary}".lower()]
     rows.sort(key=lambda row: (-row.calls, -row.misses, row.id))
     by_server: dict[str, list[ToolRow]] = {}
     for row in rows:
         by_server.setdefault(row.upstream, []).append(row)
-    most = max(SHOWN // max(len(by_server), 1), FEWEST)
+    most = max(_SHOWN // max(len(by_server), 1), FEWEST)
     groups = [_sum_up(name, own, most) for name, own in by_server.items()]
     groups.sort(key=lambda each: (-each.calls, each.server))
     return ToolsPage(len(rows), groups, bool(text or server or use))
@@ -119,7 +119,7 @@ def read_usage(app: App, viewer: Viewer) -> dict[ToolId, Usage]:
     """Return how often each tool was called and missed, as far as this viewer may know."""
     if viewer.profile is None:
         return {each.tool: each for each in app.catalog.meanings.count_under_new_names(app.store.calls.usage())}
-    return {each.tool: each for each in app.store.browsing.usage(viewer.profile, LATEST)}
+    return {each.tool: each for each in app.store.browsing.usage(viewer.profile, _LATEST)}
 
 
 def text_member(tool: Tool, name: str) -> str:

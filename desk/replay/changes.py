@@ -14,8 +14,8 @@ from foretool.server.setup.own_servers import ConfigChange
 _SETTINGS: Final = ("policy", "list_tokens", "pin", "encoder", "answer_tokens", "bridges")
 """The settings of our own block that decide what a client sees."""
 _PROFILE: Final = ("policy", "list_tokens", "pin", "servers", "allow", "deny", "about")
-SERVER: Final = ("disabled", "pin", "include", "exclude", "allow", "deny", "description")
-TOOL: Final = ("name", "description")
+_SERVER: Final = ("disabled", "pin", "include", "exclude", "allow", "deny", "description")
+_TOOL: Final = ("name", "description")
 _LISTS: Final = frozenset({"include", "exclude", "allow", "deny", "servers", "pin"})
 _TEXTS: Final = frozenset({"policy", "encoder", "about", "description", "name", "bridges"})
 
@@ -53,11 +53,11 @@ def _read_keys(name: str, config: Config) -> Keys:
         servers = [*config.servers, *config.disabled, *config.broken]
         server, field = _split(rest, servers, "server", name)
         if not field.startswith("tools."):
-            return ("servers", server, _known(field, SERVER, name))
+            return ("servers", server, _known(field, _SERVER, name))
         tool, _, own = field.removeprefix("tools.").rpartition(".")
         if not tool:
-            raise ChangeProblem(f"{name}: expected servers.{server}.tools.TOOL.KEY, with a KEY of {', '.join(TOOL)}")
-        return ("servers", server, "tools", tool, _known(own, TOOL, name))
+            raise ChangeProblem(f"{name}: expected servers.{server}.tools.TOOL.KEY, with a KEY of {', '.join(_TOOL)}")
+        return ("servers", server, "tools", tool, _known(own, _TOOL, name))
     return ("foretool", _known(name, _SETTINGS, name))
 
 

@@ -207,7 +207,7 @@ _PLAYED: Final = 100
 """How many of the latest tasks each change is tried on."""
 _SINCE_S: Final = 30 * 86_400.0
 """How far back they may lie."""
-ORDER: Final[tuple[Kind, ...]] = (
+_ORDER: Final[tuple[Kind, ...]] = (
     "enable", "approve", "profile", "pin", "budget", "policy", "description", "alias", "rule", "learn",
     "doctor",
 )  # fmt: skip
@@ -243,7 +243,7 @@ def measure_fixes(replays: Replays, config: Config, fixes: Iterable[Fix], tool: 
 
 
 def _cost(measured: MeasuredFix) -> tuple[bool, float, float, float, int]:
-    place, effect = ORDER.index(measured.fix.kind), measured.effect
+    place, effect = _ORDER.index(measured.fix.kind), measured.effect
     if effect is None:
         return True, 0.0, 0.0, 0.0, place
     return False, effect.misses.mean, effect.discoveries.mean, effect.tokens.mean, place

@@ -56,14 +56,14 @@ def bm25_scores(tools: Sequence[Tool]) -> Callable[[str], list[float]]:
     return scores
 
 
-DEPTH: Final = 10
+_DEPTH: Final = 10
 """How many tools of a ranking are read."""
 BM25: Final = "BM25"
 SERVED: Final = "served"
 Progress = Callable[[float], None]
 
 Rank = Callable[[NeededTools], list[ToolId]]
-"""Returns the best `DEPTH` tools for a query, best first."""
+"""Returns the best `_DEPTH` tools for a query, best first."""
 
 
 class Interval(Struct, frozen=True):
@@ -136,7 +136,7 @@ class Rankings:
         def rank(query: NeededTools) -> list[ToolId]:
             scores = score_all(query.text)
             order = sorted((at for at, score in enumerate(scores) if score > 0), key=lambda at: -scores[at])
-            return [tools[at].id for at in order[:DEPTH]]
+            return [tools[at].id for at in order[:_DEPTH]]
 
         return rank
 
@@ -147,7 +147,7 @@ class Rankings:
         def rank(query: NeededTools) -> list[ToolId]:
             near: Sequence[float] = head.nearness(head.encoder.queries([query.text]))[0].tolist()
             order = sorted(range(len(near)), key=lambda slot: -near[slot])
-            return [tool for slot in order if (tool := corpus.ids[slot]) in may and tool is not None][:DEPTH]
+            return [tool for slot in order if (tool := corpus.ids[slot]) in may and tool is not None][:_DEPTH]
 
         return rank
 
@@ -163,7 +163,7 @@ class Rankings:
         asked = discovery_arguments.query(Arguments(task=query.text), (), ())
         ranking = Pipeline(self._corpus, dense, learned).rank(asked, usage, len(self._corpus))
         tools = ((each.tool, self._app.catalog.get(each.tool)) for each in ranking.ranked)
-        return [name for name, tool in tools if tool is not None and self._finds(tool)][:DEPTH]
+        return [name for name, tool in tools if tool is not None and self._finds(tool)][:_DEPTH]
 
     def _learned(self, at: float) -> LearnedModels | None:
         """Return the models that had been promoted by a time."""

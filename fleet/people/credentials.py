@@ -66,7 +66,7 @@ _ASSERTION_S: Final = 60
 """How long the statement that foretool signs is valid; it is used at once."""
 UNSAID_S: Final = 300.0
 """How long a token is used of which the authorization server does not say when it expires."""
-WAIT_S: Final = 30.0
+_WAIT_S: Final = 30.0
 """Longest wait of a call for a token."""
 PAUSE_S: Final = 5.0
 """For so long a refusal is repeated to the same person, instead of asking again with each of their calls."""
@@ -153,10 +153,10 @@ class Credentials:
             kept.trading.add_done_callback(lambda task: task.cancelled() or task.exception())  # all may have gone
         try:
             # One call that goes away must not end the trade for the others.
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(_WAIT_S):
                 return (await asyncio.shield(kept.trading)).token
         except TimeoutError:
-            raise CredentialError(f"no token for it came within {WAIT_S:g} s; try again") from None
+            raise CredentialError(f"no token for it came within {_WAIT_S:g} s; try again") from None
 
     def drop(self, person: str, token: str, reason: str) -> bool:
         """Forget a token that the server has refused. Returns whether it is worth asking for another one now."""

@@ -28,7 +28,7 @@ from foretool.server.trust.text import clean
 
 _NAMES: Final = ("preferred_username", "email", "sub")
 """Claims that may name a person, in the order in which they are tried. `client_id` is the program, not the person."""
-MOST_NAME: Final = 80
+_MOST_NAME: Final = 80
 """Characters of a name that is shown."""
 _MOST_VALUES: Final = 1000
 """Values of one claim that are looked at."""
@@ -45,7 +45,7 @@ def name_of(claims: Mapping[str, Any]) -> str:
     """Return the name of a person for logs. Two people may have the same, and rights never depend on it."""
     for claim in _NAMES:
         for value in values_of(claims, claim)[:1]:
-            if shown := printable_line(clean(value[:1000])).strip()[:MOST_NAME]:
+            if shown := printable_line(clean(value[:1000])).strip()[:_MOST_NAME]:
                 return shown
     return ""
 
@@ -101,7 +101,7 @@ def scopes_for(entry: AccessEntry, profile: str, profiles: Collection[str]) -> t
 MOST_TOKEN: Final = 16 * 1024
 """Characters of a token."""
 MOST_SUBJECT: Final = 1000
-MOST_KEPT: Final = 4096
+_MOST_KEPT: Final = 4096
 """Checked tokens that are kept, so that a request costs no signature each time."""
 _TYPES: Final = ("at+jwt", "application/at+jwt", "jwt", "")
 """What `typ` of an access token may be. Many issuers write `JWT`; what is meant for something else has another one."""
@@ -152,7 +152,7 @@ class ConfiguredIssuer:
         if found is None:
             found = self._read(await self._check(token))
             self._kept[digest] = found
-            while len(self._kept) > MOST_KEPT:
+            while len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
         elif found.expires_at + self.entry.leeway_s < time.time():
             raise self._refused("the token has expired")

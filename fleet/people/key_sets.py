@@ -33,7 +33,7 @@ STALE_S: Final = 24 * 3600.0
 WAIT_S: Final = 5.0
 """Longest wait of one request for keys that are being read."""
 MOST_KEYS: Final = 64
-MOST_NAME: Final = 256
+_MOST_NAME: Final = 256
 """Characters of a key's name."""
 _LEAST_BITS: Final = 2048
 _MOST_BITS: Final = 8192
@@ -173,7 +173,7 @@ def _read_key(entry: Any) -> Key | None:
     if entry.get("use", "sig") != "sig" or (isinstance(operations, list) and "verify" not in operations):
         return None
     name = entry.get("kid")
-    if name is not None and not (isinstance(name, str) and len(name) <= MOST_NAME):
+    if name is not None and not (isinstance(name, str) and len(name) <= _MOST_NAME):
         return None
     try:
         public = jwt.PyJWK({**entry, "alg": _any_algorithm(entry)}).key

@@ -40,11 +40,11 @@ def count_misses_by_kind(run: Run) -> None:
     run(f"CREATE INDEX ON misses ({', '.join(schema.BY_KIND)})")
 
 
-STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
+_STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("first_probability", add_first_probability), ("misses_by_kind", count_misses_by_kind),
 )  # fmt: skip
 """The steps after `BASE`, in order. What a released step creates never changes."""
-NEWEST: Final = BASE + len(STEPS)
+NEWEST: Final = BASE + len(_STEPS)
 
 LIVE: Final = frozenset({"live_sessions", "live_events", "letters"})
 """The tables that SQLite does not have: what replicas share while they run."""
@@ -132,7 +132,7 @@ def create_table(table: str, spec: str) -> str:
     return f"CREATE TABLE {table} ({', '.join(columns)}, PRIMARY KEY ({quoted}))"
 
 
-def migrate(run: Run, steps: Sequence[tuple[str, Callable[[Run], None]]] = STEPS) -> None:
+def migrate(run: Run, steps: Sequence[tuple[str, Callable[[Run], None]]] = _STEPS) -> None:
     """Make the tables of an empty schema, or apply every missing step; call it inside a transaction that holds `LOCK`,
     so that one process does it."""
     run("CREATE TABLE IF NOT EXISTS migrations (number bigint PRIMARY KEY, name text, applied_at double precision)")

@@ -61,7 +61,7 @@ MOST_WORDS: Final = 14
 _LEAST_WORDS: Final = 2
 _LONGEST_NAME: Final = 6
 """Words of a name that are recognised when they are written apart."""
-MOST_READ: Final = 20_000
+_MOST_READ: Final = 20_000
 """Characters of an answer that are read."""
 
 _FENCE: Final = re.compile(r"\A```(?:json)?\s*(.*?)\s*```\Z", re.DOTALL)
@@ -134,7 +134,7 @@ def parse_wordings(content: str, own_text: str, names: OtherNames) -> tuple[str,
 def _decode(content: str) -> list[str]:
     # Models that think aloud do so before their answer.
     text = content.rpartition("</think>")[2].strip()
-    if len(text) > MOST_READ:
+    if len(text) > _MOST_READ:
         raise AnswerError(f"expected a few wishes, found {len(text):,} characters")
     if fenced := _FENCE.match(text):
         text = fenced[1]

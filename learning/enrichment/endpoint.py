@@ -14,7 +14,7 @@ from foretool.server.config.settings import EnrichEntry
 _ANSWER_S: Final = 120.0
 """How long one answer may take: a small model on a processor needs a minute for a long definition."""
 TRIES: Final = 4
-PAUSE_S: Final = 1.0
+_PAUSE_S: Final = 1.0
 """The pause before the second try; doubled each time."""
 _MOST_BYTES: Final = 1024 * 1024
 """Bytes of an answer that are read."""
@@ -42,7 +42,7 @@ class ModelReply(Struct, frozen=True):
 class ChatEndpoint:
     """Asks one model."""
 
-    def __init__(self, entry: EnrichEntry, pause_s: float = PAUSE_S) -> None:
+    def __init__(self, entry: EnrichEntry, pause_s: float = _PAUSE_S) -> None:
         self._entry = entry
         self._pause_s = pause_s
         self._is_plain = False

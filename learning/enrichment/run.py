@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from foretool.learning.enrichment.endpoint import ModelReply
     from foretool.server.catalog.catalog import Catalog
 
-AT_ONCE: Final = 4
+_AT_ONCE: Final = 4
 """Questions that wait for an answer at the same time."""
 IN_A_ROW: Final = 8
 """So many questions without an answer one after the other end a run."""
@@ -141,7 +141,7 @@ async def ask_about_tools(
 
 def _at_once(entry: EnrichEntry) -> int:
     """Return how many questions wait for an answer at once; a model of this machine has one after the other."""
-    return AT_ONCE if entry.url else 1
+    return _AT_ONCE if entry.url else 1
 
 
 def taken_names(tools: Sequence[Tool], servers: Collection[str]) -> OtherNames:

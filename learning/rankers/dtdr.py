@@ -53,14 +53,14 @@ NEARNESS = 0.1
 """The temperature of the softmax over cosines of past tasks."""
 SAME_CALLS, SAME_LAST = 3.0, 2.0
 """What a matching history counts beside the task, as exponents: Jaccard overlap of the calls, and the same last one."""
-READ = 2_000
+_READ = 2_000
 """Suffixes of histories whose counts are kept as they are used."""
 _SUFFIX_MASS = 2.0
 """How many calls the shorter suffix counts beside what followed the longer one."""
 TRACE = 1e-3
 """The least probability that a part gives a tool, so that its logarithm means "never" and not "impossible"."""
 
-TASKS = 16
+_TASKS = 16
 """Tasks that are remembered; each takes 20 bytes for each tool, and 35 kilobytes for its nearest past tasks."""
 _NEAR = 2.5
 """How many standard deviations of nearness to the task count at most for tools that were called before: that a task is
@@ -106,7 +106,7 @@ class CallGraph:
             if (read := self._read.get((place, code))) is None:
                 if (read := self._read_counts(place, code)) is None:
                     break
-                while len(self._read) >= READ:
+                while len(self._read) >= _READ:
                     del self._read[next(iter(self._read))]
                 self._read[place, code] = read
             shorter, classes, shares = read
@@ -404,7 +404,7 @@ class Dtdr(LearnedModel):
         asks for its own again."""
         key = (b"" if vector is None else vector.tobytes(), lines)
         if (task := self._tasks.get(key)) is None:
-            while len(self._tasks) >= TASKS:
+            while len(self._tasks) >= _TASKS:
                 del self._tasks[next(iter(self._tasks))]
             task = self._tasks[key] = self._read_task(vector, lines)
         return task

@@ -55,7 +55,7 @@ _MOST_SCORES = 150_000
 _MOST_WEIGHTS = 1_000_000
 """Weights of the layer over all classes, for all networks, so that a prediction takes about a millisecond."""
 _FEWEST_HIDDEN = 32
-FEW = 1_500
+_FEW = 1_500
 """With fewer demonstrations each is held out once, in folds; with more, one fold is enough."""
 _FOLDS = 5
 _MANY, _ENOUGH_FOLDS = 200, 2
@@ -295,7 +295,7 @@ def _folds(size: int, seed: int) -> Iterator[tuple[list[int], list[int]]]:
     """Yield the places to learn from and the places to judge by."""
     order = np.random.default_rng(seed).permutation(size)
     parts = np.array_split(order, _FOLDS)
-    for fold in parts[: _FOLDS if size < _MANY else _ENOUGH_FOLDS if size < FEW else 1]:
+    for fold in parts[: _FOLDS if size < _MANY else _ENOUGH_FOLDS if size < _FEW else 1]:
         held = set(fold.tolist())
         yield [place for place in range(size) if place not in held], sorted(held)
 

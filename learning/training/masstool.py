@@ -48,7 +48,7 @@ _MOST: Final = 40_000
 """Tasks learned from, the newest."""
 _READERS, _LISTENERS = 3, 1
 """Heads of words and sentence vector, whose mean logits serve, and heads of words alone, for tasks without a vector."""
-ALONE: Final = 2
+_ALONE: Final = 2
 """Heads without an encoder."""
 _KEPT_BACK: Final = 0.15
 FEW: Final = 600
@@ -177,7 +177,7 @@ class _Training:
         """Return what each head reads."""
         trial = self.material.is_trial
         if not tasks.vectors.shape[1]:
-            return [tasks] * (1 if trial else ALONE)
+            return [tasks] * (1 if trial else _ALONE)
         return [*[tasks] * (1 if trial else _READERS), *[tasks.without_vectors()] * _LISTENERS]
 
     def _tune_encoder(self, texts: Sequence[str], known: Classes) -> dict[str, NDArray[Any]]:

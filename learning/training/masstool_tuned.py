@@ -26,7 +26,7 @@ LEAST: Final = 2_000
 _RANK: Final = 16
 EPOCHS, BATCH, _RATE = 3, 64, 1e-3
 _RATE_OF_HEAD: Final = 2e-2
-LOUD: Final = 3.0
+_LOUD: Final = 3.0
 """Factor of the vectors during training, so that the head learns as fast as the encoder."""
 _TOKENS: Final = 64
 """Tokens of a task; longer ones are cut, in training alone."""
@@ -73,13 +73,13 @@ def tune(
             for group, rate in zip(optimizer.param_groups, (_RATE, _RATE_OF_HEAD), strict=True):
                 group["lr"] = rate_at(step, len(batches), rate)
             optimizer.zero_grad()
-            logits = LOUD * encoder.vectors([tokens[row] for row in rows]) @ out + bias
+            logits = _LOUD * encoder.vectors([tokens[row] for row in rows]) @ out + bias
             torch.nn.functional.cross_entropy(logits, torch.from_numpy(targets(np.asarray(rows)))).backward()
             optimizer.step()
             progress((step + 1) / len(batches))
         adapter = encoder.adapter({"tasks": len(tokens), "rank": _RANK}).dumps()
     return {
         "tuned_adapter": np.frombuffer(adapter, np.uint8),
-        "tuned_out": (np.float32(LOUD) * as_floats(out)).astype(np.float16),
+        "tuned_out": (np.float32(_LOUD) * as_floats(out)).astype(np.float16),
         "tuned_bias": as_floats(bias),
     }

@@ -23,7 +23,7 @@ _SECOND_MOMENT: Final = 0.999
 _TINY: Final = 1e-8
 _CACHED = 16_384
 """Numbers of rows that are worked on at once: what is in the cache costs half."""
-STEPS = 30
+_STEPS = 30
 _HALVINGS = 12
 _STILL = 1e-7
 """A step whose every component is smaller ends the search."""
@@ -104,7 +104,7 @@ class RowAdam:
         self.values[rows] = values
 
 
-def minimize(objective: Objective, start: Doubles, steps: int = STEPS) -> Doubles:
+def minimize(objective: Objective, start: Doubles, steps: int = _STEPS) -> Doubles:
     """Return the weights of the least loss that the steps lead to from `start`."""
     weights = start.copy()
     loss, slope, curve = objective(weights)

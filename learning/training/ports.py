@@ -46,7 +46,7 @@ HARD = 5
 OUTCOME = 0.5
 """Natural log-probability a token that a real outcome is worth: as much as the temperature of eq. 2, so that Q changes
 by a factor of e."""
-PASSES = 4096
+_PASSES = 4096
 """Tasks read in one training, about a minute of one core. Few tasks are read several times, at most eight."""
 
 
@@ -62,7 +62,7 @@ def train(material: Material, progress: Progress) -> bytes:
     tools = [material.tools[at] for at in called]
     texts = [embedded_text(document(each, material.server_texts.get(each.upstream, ""))) for each in tools]
     vectors = material.documents(texts) if material.documents else None
-    plan = TrainingPlan(seed=material.seed, epochs=max(1, min(8, PASSES // len(examples))))
+    plan = TrainingPlan(seed=material.seed, epochs=max(1, min(8, _PASSES // len(examples))))
     name = sha256(msgspec.json.encode((texts, examples, plan, weights.sha256))).hexdigest()[:16]
     with TemporaryDirectory() as scratch:
         checkpoint = work_folder() / f"{name}.checkpoint"

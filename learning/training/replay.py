@@ -27,9 +27,9 @@ from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import Episode, ToolId, Usage
 
-DEPTH: Final = 10
+_DEPTH: Final = 10
 """A tool of a lower rank counts as not found."""
-LONGEST: Final = 20
+_LONGEST: Final = 20
 """Calls of one episode that are replayed, from its start."""
 _SERVERS: Final = 3
 """The number of upstreams called last that count as in use."""
@@ -47,7 +47,7 @@ Places = NDArray[np.int64]
 
 
 class StepRanks(Struct, frozen=True):
-    """The rank of the called tool at each step of one episode, 0 beyond `DEPTH`."""
+    """The rank of the called tool at each step of one episode, 0 beyond `_DEPTH`."""
 
     ranks: tuple[int, ...]
 
@@ -113,7 +113,7 @@ def query_after(task: str, history: tuple[ToolId, ...], upstream_of: Mapping[Too
 def replay_steps(episode: Episode, upstream_of: Mapping[ToolId, str]) -> Iterator[tuple[Query, ToolId]]:
     """Yield the query before each call, and the called tool; a tool that is gone is only part of the history."""
     task = episode.tasks[0] if episode.tasks else ""
-    for place, tool in enumerate(episode.calls[:LONGEST]):
+    for place, tool in enumerate(episode.calls[:_LONGEST]):
         if tool in upstream_of:
             yield query_after(task, episode.calls[:place], upstream_of), tool
 
@@ -127,7 +127,9 @@ def rank_steps(
     """Rank the called tools of each episode that has a step."""
     found = []
     for episode in episodes:
-        ranks = [pipeline.rank(query, usage, DEPTH).rank_of(tool) for query, tool in replay_steps(episode, upstream_of)]
+        ranks = [
+            pipeline.rank(query, usage, _DEPTH).rank_of(tool) for query, tool in replay_steps(episode, upstream_of)
+        ]
         if ranks:
             found.append(StepRanks(tuple(ranks)))
     return found
@@ -233,7 +235,7 @@ def rank_called(found: Sequence[ScoredStep], factors: Mapping[str, float]) -> li
     for each in found:
         scores = np.sum([factors.get(name, 1.0) * part for name, part in each.parts.items()], axis=0)
         rank = 1 + int((scores > scores[each.called]).sum())
-        ranks.setdefault(each.episode, []).append(rank if rank <= DEPTH else 0)
+        ranks.setdefault(each.episode, []).append(rank if rank <= _DEPTH else 0)
     return [StepRanks(tuple(each)) for each in ranks.values()]
 
 

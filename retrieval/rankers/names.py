@@ -24,7 +24,7 @@ _NEAR = 1.0
 _PLACED = 1 / 1024
 """What each further name of a list counts less, so that tools come in the order in which they were named."""
 
-MAX_NAME = 128
+_MAX_NAME = 128
 NOTED_AT_ONCE = 150
 """Names that are noted between two pauses, which takes about a millisecond."""
 _MAX_GUESSES = 8
@@ -206,7 +206,7 @@ def _keys(server: str, name: str, exposed: str) -> set[str]:
 
 def spellings(name: str) -> tuple[str, ...]:
     """Return a name as it is written, then without what clients put before it or behind it, most of it last."""
-    name = name.strip()[:MAX_NAME]
+    name = name.strip()[:_MAX_NAME]
     heads = (_HEAD.match(name), _CLIENT_HEAD.match(name))
     bare = [name[head.end() :] for head in heads if head is not None and head.end() < len(name)]
     for each in dict.fromkeys((name, *bare)):

@@ -25,7 +25,7 @@ NAMED: Final = 0.25
 """The share of its scores that a server gains that the task names as one: "in github-work", "with playwright"."""
 _COMMON: Final = 0.5
 """A word that more of the entries have tells none of them from others."""
-MOST_READ: Final = 10_000
+_MOST_READ: Final = 10_000
 """Characters of a line that are read."""
 TOLD_APART: Final = 1.0
 """What a server gains besides if the task tells it from another one that has the same tools: "on the prod database"."""
@@ -102,7 +102,7 @@ class ServerNames:
         """Returns how a line names servers, by server; {} where it names none."""
 
     def _find(self, line: str) -> dict[str, Mention]:
-        line = line[:MOST_READ]
+        line = line[:_MOST_READ]
         said = _said_in(line)
         servers = dict.fromkeys(server for term in said for server in self._having.get(term, ()))
         found = {server: self._mention(server, line, said) for server in servers}

@@ -26,7 +26,7 @@ from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.engine import StorageError
 from foretool.storage.records import Era, KeptCall, Outcome
 
-TASK_S: Final = 7 * 24 * 3600.0
+_TASK_S: Final = 7 * 24 * 3600.0
 """How long a task is known at most; its server may name less."""
 _OVER: Final[Mapping[str, Outcome]] = {"completed": "ok", "failed": "error", "cancelled": "cancelled"}
 
@@ -48,7 +48,7 @@ class ClientTasks:
         task = read_task(reply)
         assert task is not None and not isinstance(reply, Lost) and isinstance(reply.result, Raw)
         now, ttl_ms = self._kept.now(), task.get("ttlMs")
-        kept_s = min(ttl_ms / 1000, TASK_S) if isinstance(ttl_ms, int | float) else TASK_S
+        kept_s = min(ttl_ms / 1000, _TASK_S) if isinstance(ttl_ms, int | float) else _TASK_S
         row = KeptCall(
             secrets.token_hex(16), owner_of(exchange), exchange.own_session.record.key, running.tool.id, upstream.name,
             task["taskId"], exchange.era, "", 0, 0.0, now, now + kept_s, "", jsonrpc.encode(running.record).decode(),

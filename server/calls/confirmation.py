@@ -27,7 +27,7 @@ MOST_ARGUMENTS: Final = 12
 """Arguments that a question shows; it counts the others."""
 
 
-MOST_NAME: Final = 60
+_MOST_NAME: Final = 60
 
 
 MOST_VALUE: Final = 200
@@ -88,7 +88,7 @@ def describe_call(tool: Tool, verdict: Verdict, arguments: Raw | None, redact: C
         whose = "You rated" if verdict.source == "config" else "Its server marks"
         kinds = {"read": "read-only", "write": "one that changes something", "destructive": "destructive"}
         about = f"{whose} it as {kinds[verdict.risk]}."
-    name, server = (one_line(visible(each), MOST_NAME) for each in (tool.id, tool.upstream))
+    name, server = (one_line(visible(each), _MOST_NAME) for each in (tool.id, tool.upstream))
     lines = [f"Run {name} of server {server!r}? {about}", *_argument_lines(arguments, redact)]
     return "\n".join([*lines, "A yes holds for this tool until the session ends."])
 
@@ -101,7 +101,7 @@ def _argument_lines(arguments: Raw | None, redact: Callable[[str], str]) -> list
     if not members:
         return ["It has no arguments."]
     lines = [
-        f"- {one_line(visible(redact(key[:_MOST_READ])), MOST_NAME)}: {_shown(bytes(members[key]), redact)}"
+        f"- {one_line(visible(redact(key[:_MOST_READ])), _MOST_NAME)}: {_shown(bytes(members[key]), redact)}"
         for key in list(members)[:MOST_ARGUMENTS]
     ]
     over = len(members) - MOST_ARGUMENTS

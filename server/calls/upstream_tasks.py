@@ -36,7 +36,7 @@ _MOST_POLL_S: Final = 30.0
 """Bounds of what servers name."""
 _RESULT_S: Final = 6 * 3600.0
 """How long `tasks/result` of a legacy server may wait."""
-TASK_S: Final = 24 * 3600.0
+_TASK_S: Final = 24 * 3600.0
 """How long a task may go on."""
 _MOST_TASK_ID: Final = 1024
 """Characters of the id of a task."""
@@ -53,7 +53,7 @@ class _Followed(Struct, eq=False):
     upstream: Upstream
     settle: OnReply
     pause: float = _POLL_S
-    until: float = field(default_factory=lambda: time.monotonic() + TASK_S)
+    until: float = field(default_factory=lambda: time.monotonic() + _TASK_S)
     lost: int = 0
     """How often in a row its server could not be asked."""
     polls: int = 0
@@ -140,7 +140,7 @@ class UpstreamTasks:
             return
         if time.monotonic() > followed.until:
             self.cancel(exchange, upstream, exchange.task)
-            followed.settle(exchange, Lost(f"its task went on for {TASK_S / 3600:g} hours", sent=True))
+            followed.settle(exchange, Lost(f"its task went on for {_TASK_S / 3600:g} hours", sent=True))
             return
         is_modern = upstream.era_for(exchange.era) == "modern"
         method, take = ("tasks/get", self._take_state) if is_modern else ("tasks/result", self._take)

@@ -26,7 +26,7 @@ AT_ONCE: Final = 64
 _DOCUMENTS_S, _QUERY_S = 60.0, 3.0
 """The longest wait for an answer: nobody waits for documents, a client waits for a query."""
 TRIES: Final = 4
-PAUSE_S: Final = 1.0
+_PAUSE_S: Final = 1.0
 """The pause before the second try of a batch of documents; doubled each time."""
 _CHARACTERS: Final = 8_000
 """How much of a text is sent; a provider refuses a text that is longer than its model reads."""
@@ -43,7 +43,7 @@ def open_any_encoder(weights: Weights, key: str = "", in_bulk: bool = False) -> 
 class EndpointEncoder:
     """Embeds texts by requests; every error comes out as `EncoderError`, without the key."""
 
-    def __init__(self, weights: Weights, endpoint: Endpoint, pause_s: float = PAUSE_S) -> None:
+    def __init__(self, weights: Weights, endpoint: Endpoint, pause_s: float = _PAUSE_S) -> None:
         import httpx2
 
         self.weights = weights

@@ -22,7 +22,7 @@ from foretool.storage.records import Tool, ToolId
 from foretool.storage.sql.catalog import CatalogStore
 
 LIMIT: Final = 49
-MAX_NAME: Final = 512
+_MAX_NAME: Final = 512
 """Characters. A tool with a longer name is dropped: clients take 64 to 128."""
 SEPARATOR: Final = "__"
 JOINTS: Final = (SEPARATOR, "/", ".", ":")
@@ -58,8 +58,8 @@ def check_name(name: str | None) -> str:
     """Return a usable name. Raises ValueError."""
     if not name:
         raise ValueError("it has no name")
-    if len(name) > MAX_NAME:
-        raise ValueError(f"its name, {name[:40]!r}, has {len(name)} characters, over the limit of {MAX_NAME}")
+    if len(name) > _MAX_NAME:
+        raise ValueError(f"its name, {name[:40]!r}, has {len(name)} characters, over the limit of {_MAX_NAME}")
     if not is_clean(name):
         raise ValueError(f"its name {one_line(visible(name))!r} has invisible characters")
     return name

@@ -27,7 +27,7 @@ from foretool.server.system.processes import worker_command
 COMMAND: Final = worker_command("foretool.server.catalog.workers")
 MISSING_STATUS: Final = 3
 URL, KEY = "FORETOOL_ENCODER_URL", "FORETOOL_ENCODER_KEY"
-AT_ONCE: Final = 200
+_AT_ONCE: Final = 200
 """So many texts are embedded with the priority of other programs: the first search of a new machine waits for them."""
 COUNTED_AT_ONCE: Final = 256
 """How many texts are counted at once."""
@@ -58,7 +58,7 @@ def embed(stdin: BinaryIO, name: str) -> Iterator[bytes]:
         yield _header(dimension)
     embedded = 0
     for batch in _read_batches(stdin, BATCH):
-        if embedded <= AT_ONCE < embedded + len(batch):
+        if embedded <= _AT_ONCE < embedded + len(batch):
             os.nice(10)
         embedded += len(batch)
         vectors = encoder.documents(batch)

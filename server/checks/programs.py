@@ -27,7 +27,7 @@ from foretool.server.setup.installation import (
 )
 from foretool.storage.places import made_folder
 
-CHECK_S: Final = 5.0
+_CHECK_S: Final = 5.0
 """How long the call that asks node for its version may take."""
 _OLDEST_NODE: Final = 18
 _OWN_PLACE: Final = ("uv tool", "pipx", "uvx", "brew")
@@ -129,7 +129,7 @@ def _check_node() -> Iterator[Finding]:
     try:
         command = [find_program("node") or "node", "--version"]
         # The working folder may be a cloned repository.
-        done = subprocess.run(command, capture_output=True, text=True, timeout=CHECK_S, check=True, cwd="/")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_CHECK_S, check=True, cwd="/")
         said = done.stdout
         major = int(said.strip().lstrip("v").partition(".")[0])
     except (OSError, ValueError, subprocess.SubprocessError):

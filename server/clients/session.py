@@ -41,7 +41,7 @@ MOST_MEMO: Final = 200
 """Tools of each kind that a memo of a conversation names."""
 _MEMO_PURSUITS: Final = 4
 """The latest pursuits that it holds."""
-RANKED: Final = 50
+_RANKED: Final = 50
 """Tools that a search ranked and that are remembered until the next searches say what it was for."""
 
 _handle = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -404,7 +404,7 @@ class Session:
         # Nobody searches again for want of the tools of a step: it widens.
         serves = is_step and bool(shown)
         tools = frozenset(match.tool for match in shown)
-        search = RecentSearch(miss, discovery.tokens, tools, tuple(ranked[:RANKED]), serves)
+        search = RecentSearch(miss, discovery.tokens, tools, tuple(ranked[:_RANKED]), serves)
         pursuit.searches.append(search)
         return pursuit.settle()
 

@@ -25,7 +25,7 @@ from foretool.server.setup.merge import same_server
 from foretool.server.setup.own_servers import OwnServers
 from foretool.server.setup.pasted import NewServer, PasteError
 
-LARGEST: Final = 1024 * 1024
+_LARGEST: Final = 1024 * 1024
 """Characters of pasted text that are read."""
 _OWN_OPTIONS: Final = frozenset({"--no-start", "--dry-run", "--replace", "--json"})
 """Options of ours that people write behind the command of a server by mistake."""
@@ -136,7 +136,7 @@ def _read(words: list[str], name: str, env: Sequence[str], header: Sequence[str]
     if not words:
         raise PasteError("say what to add: NAME -- COMMAND, an address, JSON, or a name of the MCP Registry")
     last = words[-1]
-    text = sys.stdin.read(LARGEST) if last == "-" else last
+    text = sys.stdin.read(_LARGEST) if last == "-" else last
     if last == "-" or "{" in text:
         return pasted.of_json(text, words[0] if len(words) == 2 else "")
     if len(words) == 1 and pasted.is_line(line := pasted.split_line(text)):

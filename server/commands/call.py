@@ -138,7 +138,7 @@ def command(
     foretool call git__git_log '{"repo_path": ".", "max_count": 3}' --text
     """
     if skill:
-        click.echo(SKILL, nl=False)
+        click.echo(_SKILL, nl=False)
         return 0
     config = load(path)
     config.require_profile(profile)
@@ -231,7 +231,7 @@ def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
     return stream
 
 
-SKILL: Final = """\
+_SKILL: Final = """\
 ---
 name: foretool
 description: Find and call the user's MCP tools from a shell. Use it when a task needs a service that no command of this

@@ -25,7 +25,7 @@ from foretool.server.setup.prompt_hooks import HOOKS, hook_entry
 from foretool.server.setup.registrations import Registration, registration
 from foretool.server.setup.scan import scan
 
-SHOWN: Final = 6
+_SHOWN: Final = 6
 """Names of servers that one line has."""
 
 
@@ -70,8 +70,8 @@ def command(path: Path | None, as_json: bool, profile: str, client: str | None) 
 def _other_servers(files: list[ClientFile]) -> str:
     """Name the servers that clients have beside foretool."""
     found = [each.name for file in scan(files) for each in file.servers if not each.is_foretool]
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return f"{', '.join(found[:SHOWN])}{more}"
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f"{', '.join(found[:_SHOWN])}{more}"
 
 
 def _files() -> dict[str, ClientFile]:

@@ -29,7 +29,7 @@ from foretool.server.doctor import TIMEOUT_S
 from foretool.server.probing import OnProgress, Stage
 from foretool.server.system.logs import mute_logging
 
-SHOWN: Final = 3
+_SHOWN: Final = 3
 """How many servers the progress bar names at a time."""
 _STYLES: Final[Mapping[Severity, str]] = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 _GROUPS: Final[Sequence[tuple[Severity, str]]] = (("error", "problem"), ("warning", "warning"), ("note", "note"))
@@ -252,7 +252,7 @@ def _say_running(running: Mapping[str, Stage]) -> str:
         ("started", "waiting for {}"),
     ):
         if names := [name for name, now in running.items() if now == stage]:
-            said.append(what.format(", ".join(names[:SHOWN])))
+            said.append(what.format(", ".join(names[:_SHOWN])))
     return "; ".join(said) or "done"
 
 

@@ -38,7 +38,7 @@ from foretool.server.setup.scan import FoundFile, scan
 from foretool.server.setup.secrets import Moved, Place, move_secrets
 from foretool.server.setup.shell_hooks import SHELL_HOOKS
 
-SHOWN: Final = 6
+_SHOWN: Final = 6
 """How many names of servers one client shows."""
 _MOST_FILES: Final = 3
 """So many files of clients are named once more with what changes in them; more are counted."""
@@ -314,7 +314,7 @@ def _show_found(files: Sequence[FoundFile], merged: Merged, own: Path, *, with_p
     """Print the servers of each client, and what they are in our file."""
     if not files:
         output.say("No MCP client was found. To add a server: foretool add. To register by hand: foretool connect")
-    is_long = len(files) > SHOWN
+    is_long = len(files) > _SHOWN
     alone = {} if with_profiles else _seen_by_more(files, merged)
     _show_files(files, alone, is_long=is_long)
     if merged.entries:
@@ -382,8 +382,8 @@ def _say_count(file: FoundFile, alone: Mapping[str, Origin]) -> str:
 
 def _say_servers(file: FoundFile, names: Sequence[str]) -> str:
     """Say which servers the file of a client has."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    has = [f"{output.plural(len(names), 'server')}: {', '.join(names[:SHOWN])}{more}"] if names else []
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    has = [f"{output.plural(len(names), 'server')}: {', '.join(names[:_SHOWN])}{more}"] if names else []
     has += ["has foretool"] if _has_foretool(file) else []
     return f"{file.file.title}, {', '.join(has) or 'no server'}"
 
@@ -492,7 +492,7 @@ def _end(
     elif kept is not None:
         _say_hooks(planned)
         titles = list(dict.fromkeys(file.file.title for file in files if file.file.registers and not file.problem))
-        which = ", ".join(titles) if len(titles) <= SHOWN else f"your {len(titles)} clients"
+        which = ", ".join(titles) if len(titles) <= _SHOWN else f"your {len(titles)} clients"
         restart = f"Now restart {which}. " if titles else ""
         output.say(f"{restart}Later, to see what was missed: foretool misses")
     return int(diagnosis is not None and not diagnosis.is_well)

@@ -87,8 +87,8 @@ def _say_when(server: ListedServer) -> str:
     return f" (failed {server.failures} times: first {output.ago(server.failing_since)}, last {last})"
 
 
-RECENT_S: Final = 14 * 86_400
-NAMED: Final = 3
+_RECENT_S: Final = 14 * 86_400
+_NAMED: Final = 3
 """How many servers a line names."""
 
 
@@ -145,7 +145,7 @@ def read_state(config: Config) -> Overview:
             tools=sum(each.tools for each in servers),
             tokens=sum(each.tokens for each in servers),
             listed_tokens=view.tokens,
-            missed=most_missed(app, app.store.calls.count_misses(MissFilter(time.time() - RECENT_S)), view.shown),
+            missed=most_missed(app, app.store.calls.count_misses(MissFilter(time.time() - _RECENT_S)), view.shown),
             calls=app.store.statistics().calls,
         )
 
@@ -154,18 +154,18 @@ def next_step(state: Overview) -> tuple[str, str]:
     """Return the next sensible command, and what it is good for."""
     enabled = [each for each in state.servers if each.condition != "disabled"]
     if failing := [each.name for each in state.servers if not each.is_well]:
-        return "foretool doctor", f"says what is wrong with {name_some(failing, NAMED)}"
+        return "foretool doctor", f"says what is wrong with {name_some(failing, _NAMED)}"
     if not enabled:
         return "foretool add NAME -- COMMAND", "adds a server; foretool init takes over those of your clients"
     if held := [each.name for each in state.servers if each.held]:
         return (
             "foretool review",
-            f"shows what {name_some(held, NAMED)} changed; nothing of it is served before you approve it",
+            f"shows what {name_some(held, _NAMED)} changed; nothing of it is served before you approve it",
         )
     if new := [each.name for each in enabled if each.condition == "new"]:
         return (
             "foretool doctor",
-            f"starts {name_some(new, NAMED)} once, to see whether {'it works' if len(new) == 1 else 'they work'}",
+            f"starts {name_some(new, _NAMED)} once, to see whether {'it works' if len(new) == 1 else 'they work'}",
         )
     if state.missed is not None:
         times = output.plural(state.missed.count, "time")

@@ -31,7 +31,7 @@ from foretool.server.signin.vault import KnownSignIn, Vault, VaultError
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_existing_store
 
-PATIENCE_S: Final = 300.0
+_PATIENCE_S: Final = 300.0
 
 
 @click.command("login")
@@ -39,7 +39,7 @@ PATIENCE_S: Final = 300.0
 @config_option
 @click.option("--no-browser", is_flag=True, help="Print a link instead of opening a browser.")
 @click.option(
-    "--timeout", "timeout_s", type=float, default=PATIENCE_S, show_default=True, metavar="S",
+    "--timeout", "timeout_s", type=float, default=_PATIENCE_S, show_default=True, metavar="S",
     help="How long to wait for you.",
 )  # fmt: skip
 @click.option("--json-lines", "as_lines", is_flag=True, help="Print a JSON object for each step, for programs.")

@@ -79,7 +79,7 @@ class FittingMisses(Struct, frozen=True):
     """The newest of them, at most `--limit`."""
 
 
-KINDS: Final = (
+_KINDS: Final = (
     "pin", "budget", "policy", "alias", "description", "enable", "rule", "profile", "approve", "learn", "doctor"
 )  # fmt: skip
 """Changes that may show a missed tool; `alias` and `description` also tell two confused tools apart."""
@@ -114,9 +114,9 @@ def _read_number(_: click.Context, __: click.Parameter, words: tuple[str, ...]) 
 @click.option(
     "--change",
     "kind",
-    type=click.Choice(KINDS),
+    type=click.Choice(_KINDS),
     metavar="KIND",
-    help=f"Make this change instead of asking which: {', '.join(KINDS)}.",
+    help=f"Make this change instead of asking which: {', '.join(_KINDS)}.",
 )
 @click.option("--yes", "-y", "agreed", is_flag=True, help="Ask nothing: make the change named, or the best one.")
 @click.option("--no-replay", is_flag=True, help="Do not play recorded tasks to see what each change would have done.")

@@ -30,7 +30,7 @@ from foretool.server.system.logs import printable, printable_json
 from foretool.server.trust import text as trust_text
 
 T = TypeVar("T")
-WIDE: Final = 10_000
+_WIDE: Final = 10_000
 """Width of the output when it is not a terminal, so that no line is cut for another program."""
 _LEAST_WRAPPED: Final = 24
 """Columns that a text which may wrap needs in a table; with fewer the table becomes cards."""
@@ -243,7 +243,7 @@ def waiting(what: str) -> Iterator[None]:
 def console(*, error: bool = False) -> Console:
     """Return a console for stdout or stderr. It is created for each use, because tests replace the streams."""
     stream = sys.stderr if error else sys.stdout
-    width = None if stream.isatty() else WIDE
+    width = None if stream.isatty() else _WIDE
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=not stream.isatty())
 
 

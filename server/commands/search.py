@@ -201,11 +201,11 @@ _LATEST: Final = 1000
 """Among so many latest misses those of a task are looked for."""
 _SESSIONS: Final = 100
 """Among so many latest sessions the latest list of a profile is looked for."""
-LISTS: Final = ("list", "growth", "epoch")
+_LISTS: Final = ("list", "growth", "epoch")
 """What a list of a client is recorded for."""
 
 
-VAIN: Final = ("nothing_found", "search")
+_VAIN: Final = ("nothing_found", "search")
 """What reveals misses that are searches."""
 
 
@@ -315,7 +315,7 @@ def read_vain_searches(store: Store, profile: str, task: str) -> tuple[MissedBef
     """Return the misses among the latest ones that are searches for this task in vain, by cause, the latest first."""
     found: dict[Cause, list[Miss]] = {}
     for miss in store.calls.find_misses(MissFilter(profile=profile), _LATEST):
-        if (not miss.tool or miss.noticed in VAIN) and miss.query.split() == task.split():
+        if (not miss.tool or miss.noticed in _VAIN) and miss.query.split() == task.split():
             found.setdefault(miss.cause, []).append(miss)
     return tuple(MissedBefore(cause, len(own), own[0].at, own[0].id) for cause, own in found.items())
 
@@ -411,7 +411,7 @@ def read_last_list(store: Store, profile: str) -> Exposure | None:
     """Return the list that the latest client of a profile has; None if it is gone or has none."""
     for session in store.sessions.recent(_SESSIONS):
         if session.profile == profile:
-            lists = [each for each in store.sessions.exposures(session.key) if each.reason in LISTS]
+            lists = [each for each in store.sessions.exposures(session.key) if each.reason in _LISTS]
             return lists[-1] if lists and session.ended_at is None else None
     return None
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from foretool.server.local.opening import Opening
 
-LOOK_S: Final = 0.05
+_LOOK_S: Final = 0.05
 """How long a window that shares no proxy waits for its client's first line before it loads anything."""
 
 
@@ -44,7 +44,7 @@ def serve_window(arguments: Sequence[str]) -> int | None:
     wanted = ProxyIdentity.own(config, options.get("--profile", ""), is_project=False)
     opening = Opening(KeptAnswers(folder, wanted))
     if "--alone" in options:
-        opening.wait(LOOK_S)
+        opening.wait(_LOOK_S)
         return _serve_alone(options, opening)
     from foretool.server.local.relay import Finder, Relay, Started, Unshared, WindowEnded
 

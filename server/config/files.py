@@ -86,8 +86,8 @@ def _user(number: int) -> str:
         return f"the user {number}"
 
 
-MIB: Final = 1 << 20
-_LARGEST_CONFIG: Final = 32 * MIB
+_MIB: Final = 1 << 20
+_LARGEST_CONFIG: Final = 32 * _MIB
 """Most bytes of a config file, of a client or of ours: Claude Code keeps megabytes of history in its own."""
 
 
@@ -101,5 +101,5 @@ def read_regular(path: Path, largest: int = _LARGEST_CONFIG) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
         if status.st_size > largest:
-            raise OSError(errno.EFBIG, f"it is larger than {largest // MIB} MiB", str(path))
+            raise OSError(errno.EFBIG, f"it is larger than {largest // _MIB} MiB", str(path))
         return file.read()

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-VARIABLE: Final = "FORETOOL_KEYRING"
+_VARIABLE: Final = "FORETOOL_KEYRING"
 """`off` uses no keyring."""
 SERVICE: Final = "foretool"
 """Under which name the keyring keeps our entries."""
@@ -37,7 +37,7 @@ def open_keyring() -> Any:
 
 def is_off(environ: Mapping[str, str]) -> bool:
     """Return whether the user wants no keyring."""
-    return environ.get(VARIABLE, "") == "off"
+    return environ.get(_VARIABLE, "") == "off"
 
 
 def check_keyring(environ: Mapping[str, str]) -> None:
@@ -88,7 +88,7 @@ def with_values(entry: Any, environ: Mapping[str, str]) -> Any:
 def _told(environ: Mapping[str, str]) -> Iterator[Any]:
     """Give the keyring, and turn each of its errors into ours."""
     if is_off(environ):
-        raise KeyringError(f"{VARIABLE} is off")
+        raise KeyringError(f"{_VARIABLE} is off")
     try:
         yield open_keyring()
     except KeyringError:

@@ -67,7 +67,7 @@ from foretool.server.config.tokens import read_access, read_tokens, unmatched_gr
 from foretool.server.config.variables import Expansion, Secrets, client_names_in, collect, expand_tilde, variable_names
 from foretool.storage.places import StorePlace, find_passwords, find_problem, is_address, read_place
 
-WEIGHTS = ".gguf"
+_WEIGHTS = ".gguf"
 """How the name of a file of weights ends that `enrich` runs on this machine."""
 
 
@@ -485,12 +485,12 @@ def _read_enrich(
     if entry is None:
         return None
     expanded = {key: Expansion(environ, (*here, key)).text(getattr(entry, key)) for key in ("url", "model", "key")}
-    if not entry.url and expanded["model"].endswith(WEIGHTS):
+    if not entry.url and expanded["model"].endswith(_WEIGHTS):
         file = path.parent / expand_tilde(expanded["model"], home_folder(environ))
         return msgspec.structs.replace(entry, **{**expanded, "model": str(absolute(file))})
     if not expanded["url"].startswith(("http://", "https://")):
         problem = 'expected the address of an OpenAI-compatible API, like "http://127.0.0.1:11434/v1"'
-        other = f", or none and a file of weights ({WEIGHTS}) as `model`"
+        other = f", or none and a file of weights ({_WEIGHTS}) as `model`"
         raise Invalid((*here, "url"), f"{problem}{other}; found {printable_line(entry.url[:60])!r}")
     if not expanded["model"]:
         raise Invalid((*here, "model"), "expected the name of a model, found none; write what the API calls it")

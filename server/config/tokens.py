@@ -30,7 +30,7 @@ _FEWEST_KINDS: Final = 6
 """Fewest different characters of a token."""
 WAY_OUT: Final = "run `foretool token new` and paste what it prints"
 
-EMPTY: Final = "is empty"
+_EMPTY: Final = "is empty"
 
 _COMMON: Final = re.compile(
     r"foretool|password|passwd|changeme|letmein|welcome|example|replace|default|bearer|secret|qwertyuiop|asdfgh|"
@@ -104,7 +104,7 @@ def weakness(entry: TokenEntry) -> str:
     """Say why a token could be guessed, "" if nothing shows that."""
     token = entry.token
     if entry.sha256 == digest(""):
-        return EMPTY
+        return _EMPTY
     if entry.sha256 in _guessed_digests():
         return "is a word that everybody tries first"
     if not token:
@@ -125,7 +125,7 @@ def find_problems(settings: Settings) -> list[tuple[TokenEntry, str]]:
     for at, entry in enumerate(entries):
         shown = "token" if settings.token and at == 0 else f"token {entry.name!r}"
         if weak := weakness(entry):
-            guessed = "" if weak == EMPTY else ", so it could be guessed"
+            guessed = "" if weak == _EMPTY else ", so it could be guessed"
             problems.append((entry, f"{shown} {weak}{guessed}; {WAY_OUT}"))
         elif twin := next((other for other in entries[:at] if other.sha256 == entry.sha256), None):
             problems.append((entry, f"{shown} is the same as {twin.name!r}; give each client its own: {WAY_OUT}"))

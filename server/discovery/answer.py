@@ -82,7 +82,7 @@ _LEAST_READ: Final = 0.5
 """A task of which less than this share of the words is known may be one in a language that is not read."""
 _FEWEST_WORDS: Final = 3
 """A shorter task may be a name alone."""
-UNREAD: Final = ""
+_UNREAD: Final = ""
 """Stands among what a session was told once it was asked for tasks in English; no server has that name."""
 
 
@@ -280,7 +280,7 @@ class AnswerWriter:
         lacks = Lacks(
             self._find_absent(reach), told or (), self._search.count_unindexed(),
             self._search.meaning_in() if query.lines else None,
-            UNREAD not in (told or ()) and level != "high" and is_unread(query.lines),
+            _UNREAD not in (told or ()) and level != "high" and is_unread(query.lines),
         )  # fmt: skip
         if lacks.meaning_in and level == "none":
             level, k = "low", min(LEAST_SHOWN, len(ranking.ranked))  # words alone cannot tell that nothing fits
@@ -299,7 +299,7 @@ class AnswerWriter:
         if told is not None:
             told.update(written.down)
             if written.structured.get("note") == say_unread():
-                told.add(UNREAD)
+                told.add(_UNREAD)
         matches = written.matches
         is_judged = bool(judged.held) and bool(matches) and matches[0].tool == judged_first
         return written, Prediction(judged.among(len(matches)), judged.held[0] if is_judged else None)

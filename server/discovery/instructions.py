@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _MOST_SAID: Final = 32 * 1024
 """At most so many characters of one text of a server are read."""
-MOST_READ: Final = 256 * 1024
+_MOST_READ: Final = 256 * 1024
 """Bytes of an answer to `prompts/get` that is read, in about a millisecond."""
 _MOST_PROMPTS: Final = 50
 """At most so many prompts of one upstream are read."""
@@ -245,7 +245,7 @@ class Instructions:
 
 def _objects(reply: Reply, key: str) -> list[dict[str, Any]]:
     """Return the objects of a list in a result; [] for anything else, and for what takes long to read."""
-    if isinstance(reply, Lost) or not isinstance(reply.result, Raw) or len(reply.result) > MOST_READ:
+    if isinstance(reply, Lost) or not isinstance(reply.result, Raw) or len(reply.result) > _MOST_READ:
         return []
     try:
         listed = jsonrpc.decode_value(jsonrpc.fields(reply.result).get(key, Raw(b"[]")))

@@ -64,7 +64,7 @@ def _first_sentence(definition: bytes) -> str:
     return whole_sentence(text)[: MAX_SUMMARY + 1]
 
 
-LEAST: Final = 12
+_LEAST: Final = 12
 """With fewer tokens left, no schema is considered."""
 _REFERRED = re.compile(rb'"#/\$defs/([^"/]+)')
 
@@ -94,7 +94,7 @@ class Schemas:
     def add(self, card: dict[str, Any], tool: Tool, *, whole: bool = False) -> None:
         """Put the schema into the card if it fits, trimmed if only that fits, else what a call needs at least. `whole`:
         put it in whatever it costs."""
-        if self.left >= LEAST or whole:
+        if self.left >= _LEAST or whole:
             self._fit(card, tool, whole=whole)
         if "inputSchema" not in card:
             card["call"] = signature(tool) or tool.id

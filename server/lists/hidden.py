@@ -19,7 +19,7 @@ _FRESH_S: Final = 1.0
 """How long usage that was read for one miss may explain others, in seconds: reading it and ranking all tools takes
 milliseconds."""
 
-MOST_KEPT: Final = 16
+_MOST_KEPT: Final = 16
 """Lists for which what explains them is kept; each person may have lists of their own."""
 
 
@@ -71,7 +71,7 @@ class HiddenTools:
         key = (profile.key, view.policy)
         known = self._explained.get(key)
         if known is None or known.view is not view:
-            if len(self._explained) >= MOST_KEPT:
+            if len(self._explained) >= _MOST_KEPT:
                 del self._explained[next(iter(self._explained))]
             known = self._explained[key] = _ExplainedList(self._lists.maker, view, profile)
         return known

@@ -29,7 +29,7 @@ _SIZE_PENALTY: Final = 0.5
 """How much the size of a tool counts against it: at 0 not at all, at 1 as use per token."""
 _BETWEEN: Final = 2
 """Tokens between two names."""
-BASE_SHARE: Final = 0.5
+_BASE_SHARE: Final = 0.5
 """The share of the tokens for definitions that a growing list begins with; the rest is for what it gains."""
 NAMED_SHARE: Final = 0.85
 """The share of a list's tokens that goes to names of tools. A definition takes ten times the tokens of a name and
@@ -39,7 +39,7 @@ DEPTH: Final = 20
 """How many tools of a ranking may be listed."""
 _LEAST_NEXT: Final = 0.15
 """The least probability of a predicted tool for which a list grows after a call, because listing again costs time."""
-MOST_NEXT: Final = 4
+_MOST_NEXT: Final = 4
 """How many tools one prediction adds."""
 MOST_FOUND: Final = 6
 """How many matches a prompt adds, and a discovery once models rank, because the ranking is sharper then."""
@@ -107,7 +107,7 @@ class ListBudget(NamedTuple):
     @property
     def begins_with(self) -> int:
         """The tokens of definitions that the list begins with; those that are left are for what it gains."""
-        return int(BASE_SHARE * self.for_definitions) if self.is_growing else self.for_definitions
+        return int(_BASE_SHARE * self.for_definitions) if self.is_growing else self.for_definitions
 
     @property
     def kept_free(self) -> int:
@@ -167,7 +167,7 @@ class GrowthRule(Struct, frozen=True):
 
     def for_next(self, chances: Mapping[ToolId, float], goes_on: bool) -> list[ToolId]:
         """Return the likeliest of the hidden tools of a `Prediction`."""
-        return [tool for tool, chance in chances.items() if chance >= _LEAST_NEXT][:MOST_NEXT] if goes_on else []
+        return [tool for tool, chance in chances.items() if chance >= _LEAST_NEXT][:_MOST_NEXT] if goes_on else []
 
 
 # Before anything was called

@@ -37,7 +37,7 @@ list again; an attempt gives none if the client leaves before it gets the answer
 _FAILURES: Final = 2
 """How often a client that is known to list again may fail to before its list is frozen."""
 
-RECOVERED: Final = "11"
+_RECOVERED: Final = "11"
 """The latest outcomes of a client whose list grows again, however often it failed before."""
 
 LATE_S: Final = 30.0
@@ -225,7 +225,7 @@ def _is_known(ledger: ClientRecord) -> bool:
 
 def _has_credit(ledger: ClientRecord) -> bool:
     """Return whether the list of a client grows although it listed again after less than half of its announcements."""
-    return ledger.recent.endswith(RECOVERED) or (_is_known(ledger) and ledger.announced - ledger.relisted < _FAILURES)
+    return ledger.recent.endswith(_RECOVERED) or (_is_known(ledger) and ledger.announced - ledger.relisted < _FAILURES)
 
 
 def can_be_tried(wanted: PolicyChoice, era: Era) -> bool:
@@ -289,7 +289,7 @@ def _explain_share(record: ClientRecord, share: float) -> str:
     """Say what a legacy client does when told of a change, and what follows from it where that is not plain."""
     if share >= RELIST_SHARE:
         return f"when told of a change, it {_describe(share)}"
-    if record.recent.endswith(RECOVERED):
+    if record.recent.endswith(_RECOVERED):
         return f"when told of a change, it {_describe(share)}, the last two times too"
     if _has_credit(record):
         return "clients of this name are known to list again; this one failed to, once"

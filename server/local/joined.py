@@ -34,7 +34,7 @@ MOST_UNREAD: Final = 256 * 1024 * 1024
 """Bytes that a window may leave unread until it is dropped: answers to `MOST_OPEN` requests may be large."""
 LOOK_S: Final = 2.0
 """How long a new window waits until a config that has changed is in force."""
-FIRST_S: Final = 10.0
+_FIRST_S: Final = 10.0
 """How long a new proxy waits for its first window, which may have been killed since it started the proxy."""
 _LAST_WORDS_S: Final = 2.0
 """How long windows may take to read what is left when the proxy ends."""
@@ -91,7 +91,7 @@ class Windows:
         notes = sorted((window.note() for window in self._open), key=lambda note: note.since)
         reply({"pid": os.getpid(), "windows": [asdict(note) for note in notes]})
 
-    def expect_first(self, patience_s: float = FIRST_S) -> None:
+    def expect_first(self, patience_s: float = _FIRST_S) -> None:
         """Give up after some time in which no window has come."""
         self._timer = asyncio.get_running_loop().call_later(patience_s, self.gone.set)
 

@@ -5,7 +5,7 @@ clients wait. So each answer to `initialize` is kept, together with the very lin
 `server/discover`, with which clients of the newest era begin, likewise. The next window whose client begins with the
 same line gets the same answer, as long as the config, the storage and the installation are the same and nothing was
 decided about a server's texts. A client without such an answer gets one that is true of any config, if a new proxy does
-not answer within `PATIENCE_S`. In both cases the proxy still takes in the line; its own answer is kept, and does not go
+not answer within `_PATIENCE_S`. In both cases the proxy still takes in the line; its own answer is kept, and does not go
 to the client. Where the two differ the proxy is told so (`UNTOLD`): what its servers say of themselves may stand in its
 own alone.
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 64 * 1024
 """The longest first line, and the longest answer, that are kept."""
-PATIENCE_S: Final = 0.2
+_PATIENCE_S: Final = 0.2
 """How long the first answer of a new proxy is waited for, which says more: what the servers say of themselves. On a
 quiet machine it comes within this time. On a busy one it takes a second and more, and nobody waits for it."""
 PLACES: Final = 16
@@ -107,7 +107,7 @@ class Opening:
         self._source = source
         self._output = output
         self._line: bytes | None = None
-        self._general_at = time.monotonic() + (0 if _is_busy() else PATIENCE_S)
+        self._general_at = time.monotonic() + (0 if _is_busy() else _PATIENCE_S)
         self.data = b""
         """What was read of the client, which a proxy has to be told."""
         self.answer = b""

@@ -25,7 +25,7 @@ _FOLDER_VARIABLE: Final = "FORETOOL_SOCKETS"
 """Names another folder, as a full path, or `off` for no sockets."""
 _SUFFIX: Final = ".sock"
 ANSWER_SUFFIX: Final = ".answer"
-ANY: Final = "any"
+_ANY: Final = "any"
 """Stands for the profile of a proxy that serves every profile."""
 MOST_NAMES: Final = 1000
 """Names in the folder that are looked at."""
@@ -80,7 +80,7 @@ def serves(own: ProxyIdentity, config: str, profile: str, folder: str) -> str:
 
 def name_socket(identity: ProxyIdentity, random: str) -> str:
     """Return the name of a proxy's socket. `random` tells apart proxies that serve the same."""
-    profile = ANY if identity.profile is None else _digest(identity.profile)
+    profile = _ANY if identity.profile is None else _digest(identity.profile)
     return f"{_machine()}-{_config(identity)}-{profile}-{_digest(identity.folder)}-{random}{_SUFFIX}"
 
 
@@ -104,7 +104,7 @@ def choose_sockets(names: Iterable[str], wanted: ProxyIdentity) -> list[str]:
     alone before those of every profile."""
     folder, found = _digest(wanted.folder), list[tuple[int, str]]()
     configs = {_config(wanted), _config(wanted._replace(config=project_file(wanted.folder), is_project=True))}
-    profiles = {_digest(wanted.profile or ""), ANY}
+    profiles = {_digest(wanted.profile or ""), _ANY}
     for name in names:
         parts = name.removesuffix(_SUFFIX).split("-")
         if not is_of_this_machine(name) or len(parts) != 5 or parts[1] not in configs or parts[2] not in profiles:
@@ -112,7 +112,7 @@ def choose_sockets(names: Iterable[str], wanted: ProxyIdentity) -> list[str]:
         is_project = parts[1] != _config(wanted)
         if is_project and parts[3] != folder:
             continue
-        found.append((2 * (parts[3] != folder) + (parts[2] == ANY) - 4 * is_project, name))
+        found.append((2 * (parts[3] != folder) + (parts[2] == _ANY) - 4 * is_project, name))
     return [name for _, name in sorted(found)]
 
 

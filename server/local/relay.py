@@ -43,7 +43,7 @@ _START_S: Final = 60.0
 """How long a proxy that was just started may take for its greeting: an old storage file may have to be migrated."""
 _LOCK_S: Final = 70.0
 """How long a window waits for another one that is starting a proxy."""
-LOOK_S: Final = 0.02
+_LOOK_S: Final = 0.02
 """Pause between two looks while another window starts the proxy."""
 _CHUNK: Final = 64 * 1024
 _MOST_WAITING: Final = 1024 * 1024
@@ -118,7 +118,7 @@ class Finder:
                             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                         except BlockingIOError:
                             self._opening.wait(0)
-                            time.sleep(LOOK_S)
+                            time.sleep(_LOOK_S)
                             continue
                         # Between our look and the lock another window may have started one.
                         return self._join(place, hello) or _start(hello, lock, self._opening)

@@ -24,7 +24,7 @@ from foretool.server.local.places import ProxyIdentity, find_folder, name_socket
 from foretool.server.local.unix import SocketFolder
 from foretool.server.system.peers import is_own_peer
 
-AT_ONCE: Final = 8
+_AT_ONCE: Final = 8
 """Connections taken in one turn of the loop; clients of the proxy are served between two turns."""
 
 PAUSE_S: Final = 1.0
@@ -63,7 +63,7 @@ class LocalListener:
             await asyncio.wait(self._tasks)
 
     def _accept(self) -> None:
-        for _ in range(AT_ONCE):
+        for _ in range(_AT_ONCE):
             try:
                 connection, _ = self._socket.accept()
             except (BlockingIOError, ConnectionAbortedError):

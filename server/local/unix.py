@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # typing takes more memory than all of a window's relay
     from typing import Final
 
 BACKLOG: Final = 64
-LONGEST_PATH: Final = 100
+_LONGEST_PATH: Final = 100
 """Bytes of the path of a Unix socket; systems have 104 or 108 for it."""
 _BY_HANDLE: Final = "/proc/self/fd"
 """Linux reaches a file through the handle of its folder, whatever stands at the folder's path by now."""
@@ -172,8 +172,8 @@ class SocketFolder:
     def _path(self, name: str) -> str:
         by_handle = f"{_BY_HANDLE}/{self._handle}"
         path = f"{by_handle if os.path.exists(by_handle) else self.folder}/{name}"  # noqa: PTH110 -- quicker to import
-        if len(os.fsencode(path)) > LONGEST_PATH:
-            raise OSError(f"{path}: over {LONGEST_PATH} bytes; set FORETOOL_SOCKETS to a folder with a shorter path")
+        if len(os.fsencode(path)) > _LONGEST_PATH:
+            raise OSError(f"{path}: over {_LONGEST_PATH} bytes; set FORETOOL_SOCKETS to a folder with a shorter path")
         return path
 
     def close(self) -> None:

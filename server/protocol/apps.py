@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from foretool.server.protocol import jsonrpc, translate, versions
 
-SCHEME: Final = "ui://"
+_SCHEME: Final = "ui://"
 """Begins the URI of a page."""
 _RESOURCE, _VISIBILITY = "resourceUri", "visibility"
 _FLAT: Final = ("ui/resourceUri", "openai/outputTemplate")
@@ -74,12 +74,12 @@ def close_widget(definition: bytes) -> dict[str, Any]:
 
 def is_page(uri: str) -> bool:
     """Return whether a URI is that of a page."""
-    return uri[: len(SCHEME)].lower() == SCHEME
+    return uri[: len(_SCHEME)].lower() == _SCHEME
 
 
 def named_in(page: str, servers: Sequence[str]) -> str | None:
     """Return the server whose name stands in the URI of a page: `ui://bank/form`."""
-    authority = page[len(SCHEME) :].partition("/")[0].lower()
+    authority = page[len(_SCHEME) :].partition("/")[0].lower()
     return next((server for server in servers if server.lower() == authority), None)
 
 

@@ -38,7 +38,7 @@ const COMMAND = {command}
 )
 _NAMES: Final = "it names likely tools to the model at each prompt"
 
-OPENCODE: Final = """
+_OPENCODE: Final = """
 function ask(prompt, session, folder) {
   return new Promise((resolve) => {
     const hook = spawn(COMMAND[0], COMMAND.slice(1), { stdio: ["pipe", "pipe", "ignore"] })
@@ -134,7 +134,7 @@ HOOKS: Final = {
         ClientHook(
             "opencode", "opencode", "~/.config/opencode/plugins/foretool.js", "chat.message",
             lambda typed: {"command": shlex.split(typed)}, "opencode reads its plugins when it starts: restart it.",
-            module=OPENCODE,
+            module=_OPENCODE,
         ),
     )
 }  # fmt: skip

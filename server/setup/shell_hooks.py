@@ -10,9 +10,9 @@ from typing import Final
 
 from foretool.server.setup.prompt_hooks import HOOKS, ClientHook, Settings
 
-DOES: Final = "it tells foretool which programs the shell ran, without their arguments"
+_DOES: Final = "it tells foretool which programs the shell ran, without their arguments"
 
-OPENCODE: Final = """
+_OPENCODE: Final = """
 export const foretoolShell = async ({ directory }) => ({
   "tool.execute.after": async (input) => {
     if (input.tool === "bash") report(input.tool, { command: input.args?.command }, input.sessionID, directory)
@@ -40,27 +40,27 @@ SHELL_HOOKS: Final = {
     for each in (
         ClientHook(
             "claude-code", "Claude Code", "~/.claude/settings.json", "PostToolUse", _meanwhile,
-            matcher="Bash", does=DOES,
+            matcher="Bash", does=_DOES,
         ),
         ClientHook(
             "codex", "Codex", "~/.codex/hooks.json", "PostToolUse", HOOKS["codex"].entry, HOOKS["codex"].after,
-            matcher="Bash", does=DOES,
+            matcher="Bash", does=_DOES,
         ),
         ClientHook(
             "gemini", "Gemini CLI", "~/.gemini/settings.json", "AfterTool", HOOKS["gemini"].entry,
-            matcher="run_shell_command", does=DOES,
+            matcher="run_shell_command", does=_DOES,
         ),
         ClientHook(
             "qwen", "Qwen Code", "~/.qwen/settings.json", "PostToolUse", HOOKS["qwen"].entry,
-            matcher="run_shell_command", does=DOES,
+            matcher="run_shell_command", does=_DOES,
         ),
         ClientHook(
             "copilot", "Copilot CLI", "~/.copilot/hooks/foretool.json", "postToolUse", HOOKS["copilot"].entry,
-            is_grouped=False, top=HOOKS["copilot"].top, does=DOES,
+            is_grouped=False, top=HOOKS["copilot"].top, does=_DOES,
         ),
         ClientHook(
             "opencode", "opencode", "~/.config/opencode/plugins/foretool-shell.js", "tool.execute.after",
-            HOOKS["opencode"].entry, HOOKS["opencode"].after, module=OPENCODE, does=DOES,
+            HOOKS["opencode"].entry, HOOKS["opencode"].after, module=_OPENCODE, does=_DOES,
         ),
     )
 }  # fmt: skip

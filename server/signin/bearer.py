@@ -22,9 +22,9 @@ from foretool.server.signin.tokens import TokenError, renew
 from foretool.server.signin.vault import Stamp, Vault, VaultError
 from foretool.server.transports.upstream.base import Verdict
 
-WAIT_S: Final = 45.0
+_WAIT_S: Final = 45.0
 """Longest wait of a request for a new token; the authorization server, the keyring and other processes take part."""
-PAUSE_S: Final = 5.0
+_PAUSE_S: Final = 5.0
 """Pause after a renewal that failed, so that many calls do not ask a broken authorization server again and again."""
 _ENDED: Final = "its sign-in has ended"
 _KEPT_SECRETS: Final = 8
@@ -143,7 +143,7 @@ class Bearer:
         if stamp == self._stamp:
             return
         try:
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(_WAIT_S):
                 record = await asyncio.to_thread(self._vault.load, self._server) if stamp else None
         except (VaultError, TimeoutError) as error:
             log.warning("server %r: %s", self._server.name, str(error) or "the keyring does not answer")
@@ -166,22 +166,22 @@ class Bearer:
                 return
             self._renewing = asyncio.create_task(self._renew(old))
         try:
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(_WAIT_S):
                 await asyncio.shield(self._renewing)
         except TimeoutError:
-            log.warning("server %r: no new token within %g s", self._server.name, WAIT_S)
+            log.warning("server %r: no new token within %g s", self._server.name, _WAIT_S)
 
     async def _renew(self, old: str) -> None:
         try:
             await self._replace_token(old)
         except TokenError as error:
-            self._not_before = time.monotonic() + PAUSE_S
+            self._not_before = time.monotonic() + _PAUSE_S
             log.warning("server %r: its token could not be renewed: %s", self._server.name, error)
             if error.is_over and self._record is not None and self._sign_in_machine is None:
                 self._record = replace(self._record, access_token="", refresh_token="")
                 self._complain(_ENDED)
         except (VaultError, OSError) as error:
-            self._not_before = time.monotonic() + PAUSE_S
+            self._not_before = time.monotonic() + _PAUSE_S
             log.warning("server %r: its token could not be renewed: %s", self._server.name, error)
 
     async def _replace_token(self, old: str) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
-NAME: Final = "foretool"
+_NAME: Final = "foretool"
 """What the authorization server shows its user as the name of the client."""
 _MOST_WORDS: Final = 300
 """Characters of an authorization server's own words that are shown."""
@@ -234,7 +234,7 @@ def _person(
         return AuthorizationCodeResult(code=returned.code, state=returned.state, iss=returned.iss)
 
     metadata = OAuthClientMetadata(
-        client_name=NAME, redirect_uris=redirects, software_id="foretool", software_version=__version__
+        client_name=_NAME, redirect_uris=redirects, software_id="foretool", software_version=__version__
     )
     provider = OAuthClientProvider(
         server.url, metadata, _Storage(client), on_link, on_return, own.client_metadata_url or None

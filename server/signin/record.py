@@ -104,7 +104,7 @@ def fits_server(record: SignIn, server: Server) -> bool:
     return record.url == server.url and same_client and wanted.grant == record.grant
 
 
-MOST: Final = 8192
+_MOST: Final = 8192
 """Characters of a header that are read."""
 _PARAMETER: Final = re.compile(
     r'(?:^|[\s,])(?P<name>error|scope|resource_metadata)=(?:"(?P<quoted>[^"\\]*)"|(?P<token>[^\s",]+))'
@@ -116,7 +116,7 @@ _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7
 def read_challenge(header: str | None) -> Challenge:
     """Return what a `WWW-Authenticate` header asks for; what is not well-formed is left out."""
     found: dict[str, str] = {}
-    for match in _PARAMETER.finditer((header or "")[:MOST]):
+    for match in _PARAMETER.finditer((header or "")[:_MOST]):
         found.setdefault(match["name"], match["quoted"] if match["quoted"] is not None else match["token"])
     scope = found.get("scope", "").strip()
     return Challenge(

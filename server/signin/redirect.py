@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 from msgspec import Struct
 
 _HOST: Final = "127.0.0.1"
-PATH: Final = "/callback"
+_PATH: Final = "/callback"
 _MOST_HEAD: Final = 16 * 1024
 _HEAD_S: Final = 10.0
 _MOST_AT_ONCE: Final = 16
@@ -77,7 +77,7 @@ class RedirectReceiver:
     @property
     def uri(self) -> str:
         """The address that the authorization server sends the browser to."""
-        return f"http://{_HOST}:{self.port}{PATH}"
+        return f"http://{_HOST}:{self.port}{_PATH}"
 
     def expect(self, state: str) -> None:
         """Take answers with this `state` from now on."""
@@ -112,7 +112,7 @@ class RedirectReceiver:
     def _answer_to(self, head: bytes) -> tuple[str, str]:
         method, _, rest = head.decode("latin-1").partition(" ")
         target = rest.partition(" ")[0]
-        if method != "GET" or urlsplit(target).path != PATH or not self._state:
+        if method != "GET" or urlsplit(target).path != _PATH or not self._state:
             return "404 Not Found", _FOREIGN
         try:
             self._take(read_redirect(target, self._state))

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 MARK: Final = "FORETOOL_UPSTREAM"
 """The variable that holds the mark. A program that shall outlive foretool removes it from its environment."""
-GRACE_S: Final = 1.0
+_GRACE_S: Final = 1.0
 """Time for a stray to end after SIGTERM."""
 _ROUNDS: Final = 100
 """How often strays are looked for again: one may fork while we look."""
@@ -66,10 +66,10 @@ def find_marked(mark: str) -> Iterator[int]:
 
 
 def end_strays(mark: str, family: Sequence[Process] = ()) -> None:
-    """End every process with this mark, and those of `family` that still run; blocks for a little over `GRACE_S`."""
+    """End every process with this mark, and those of `family` that still run; blocks for a little over `_GRACE_S`."""
     for pid in _strays(mark, family):
         _signal(pid, signal.SIGTERM)
-    end = time.monotonic() + GRACE_S
+    end = time.monotonic() + _GRACE_S
     while (left := list(_strays(mark, family))) and time.monotonic() < end:
         time.sleep(0.02)
     for _ in range(_ROUNDS):

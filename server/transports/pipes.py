@@ -22,7 +22,7 @@ from typing import IO, Final
 MANY: Final = 16
 """After this many messages a pipe is written to before the turn ends, so that its reader can begin."""
 
-LARGE: Final = 256 * 1024
+_LARGE: Final = 256 * 1024
 """Bytes from which on a message is written alone."""
 
 BUFFER: Final = memoryview(bytearray(256 * 1024))
@@ -88,7 +88,7 @@ class PipeWriter:
         self._waiting: list[bytes] = []
 
     def write(self, data: bytes) -> None:
-        if len(data) > LARGE:  # to join it with others would copy it
+        if len(data) > _LARGE:  # to join it with others would copy it
             self.flush()
             self._transport.write(data)
             return

@@ -13,7 +13,7 @@ from foretool.storage.steps import Steps, T
 
 TICK_S: Final = 1.0
 """Pause between two looks of housekeeping."""
-EARLY_S: Final = 0.001
+_EARLY_S: Final = 0.001
 """How early a timer may fire at most."""
 
 SLICE_S: Final = 0.005
@@ -72,7 +72,7 @@ async def wait_for_tick() -> None:
     that an idle proxy wakes up once a second in all."""
     rest = TICK_S - asyncio.get_running_loop().time() % TICK_S
     # A timer may fire a moment before its time: the second that is about to begin is the one that was waited for.
-    await asyncio.sleep(rest if rest > EARLY_S else rest + TICK_S)
+    await asyncio.sleep(rest if rest > _EARLY_S else rest + TICK_S)
 
 
 class BackgroundWork:

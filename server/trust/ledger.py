@@ -26,7 +26,7 @@ AGAIN_S: Final = (5.0, 300.0)
 """The first and the longest pause before servers list again that could not be compared with the store."""
 _APPROVED_AT_ONCE: Final = 50
 """Definitions that one transaction approves."""
-AT_ONCE: Final = 500
+_AT_ONCE: Final = 500
 """Definitions that one step reads or compares."""
 _SAY_S: Final = 30.0
 """A server whose held texts change all the time is logged at most this often."""
@@ -86,9 +86,9 @@ class ApprovalLedger:
     def read(self, server: str, kind: DefinitionKind) -> Steps[list[DefinitionHead]]:
         found: list[DefinitionHead] = []
         try:
-            while page := self.store.heads(server, kind, (found[-1].name, found[-1].hash) if found else None, AT_ONCE):
+            while page := self.store.heads(server, kind, (found[-1].name, found[-1].hash) if found else None, _AT_ONCE):
                 found += page
-                if len(page) < AT_ONCE:
+                if len(page) < _AT_ONCE:
                     break
                 yield
         except StorageError:
@@ -115,7 +115,7 @@ class ApprovalLedger:
         for place, head in enumerate(heads, 1):
             if head.state != "held":
                 (approved if head.state == "approved" else blocked).setdefault(head.name, []).append(head.hash)
-            if not place % AT_ONCE:
+            if not place % _AT_ONCE:
                 yield
         return approved, blocked
 
@@ -155,7 +155,7 @@ class ApprovalLedger:
                 decided[each.kind] = yield from self.known(server, each.kind)
             if not any(each.hash in of.get(each.name, ()) for of in decided[each.kind]):
                 new.append(each)
-            if not place % AT_ONCE:
+            if not place % _AT_ONCE:
                 yield
         if not new:
             return
@@ -208,7 +208,7 @@ class ApprovalLedger:
             waiting: list[Definition] = []
             for place, each in enumerate(held, 1):
                 waiting.append(replace(each, state="held", seen_at=at))
-                if not place % AT_ONCE:
+                if not place % _AT_ONCE:
                     yield
             yield from self.store.hold(server, kinds, waiting, name)
             self._changed.add(server)  # what was read meanwhile was a part of it

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 FAILING: Final = frozenset((State.RETRYING.value, State.UNLISTED.value))
 """States in which an upstream needs somebody's help."""
-BEAT_S: Final = 30.0
+_BEAT_S: Final = 30.0
 """How often a proxy says that it runs, where other machines use the same database."""
 _GONE_S: Final = 180.0
 """A proxy of another machine that was silent for so long does not run any more, also if the clocks differ a little."""
@@ -286,7 +286,7 @@ class UpstreamMemory:
     def beat(self) -> None:
         """Tell other machines, now and then, that this proxy runs."""
         now = time.monotonic()
-        if isinstance(self._store.path, ServerAddress) and now - self._beat_at >= BEAT_S:
+        if isinstance(self._store.path, ServerAddress) and now - self._beat_at >= _BEAT_S:
             self._beat_at = now
             with contextlib.suppress(StorageError):
                 self._store.serving.note_seen(self._machine, os.getpid(), time.time())

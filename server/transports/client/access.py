@@ -66,7 +66,7 @@ def challenge(entry: AccessEntry, error: str = "", description: str = "", scopes
 
 _WITHOUT_TOKEN = ""
 """The principal of everybody where no token is needed."""
-PEOPLE: Final = 10
+_PEOPLE: Final = 10
 """For how many people of an authorization server room is kept: each may take this part of sessions and connections."""
 
 
@@ -137,7 +137,7 @@ class Access:
     @property
     def shares(self) -> int:
         """How many principals share the server."""
-        return max(1, len(self._by_digest)) + (PEOPLE if self.issuer is not None else 0)
+        return max(1, len(self._by_digest)) + (_PEOPLE if self.issuer is not None else 0)
 
     async def identify(self, authorization: str) -> Identity:
         """Return who has sent the value of an `Authorization`. Raises `RequestRefused`."""

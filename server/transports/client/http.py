@@ -35,9 +35,9 @@ from foretool.server.transports.client.listener import BACKLOG, Listener
 from foretool.server.transports.client.security import RequestRefused
 from foretool.server.transports.guard import Guard
 
-ROOT: Final = "/mcp"
+_ROOT: Final = "/mcp"
 _PAGE_ROOT: Final = "/ui/"
-CALLBACK: Final = "/connect/callback"
+_CALLBACK: Final = "/connect/callback"
 _PAGE_HEADERS: Final = {
     "content-type": "text/html; charset=utf-8",
     "cache-control": "no-store",
@@ -52,7 +52,7 @@ _ACCEPTS: Final = 16
 """Most connections that are taken in one round of the loop, so that a flood of them holds up nobody."""
 _SHUTDOWN_S: Final = 2
 _ANY_PORT: Final = Address()
-KEEP_ALIVE_S: Final = 65
+_KEEP_ALIVE_S: Final = 65
 """Longer than clients keep an unused connection, so that none sends into one that is being closed."""
 
 
@@ -144,7 +144,7 @@ class HttpServer:
             access_log=False,
             server_header=False,
             date_header=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_SHUTDOWN_S,
         )
         self._server = _Server(config, self.ready)
@@ -247,7 +247,7 @@ class HttpServer:
             entry = self.rules.access.issuer.entry
             await request.reply(200, access.metadata(entry), {"cache-control": "max-age=300"})
             return
-        if request.path == CALLBACK and request.method == "GET" and self._come_back is not None:
+        if request.path == _CALLBACK and request.method == "GET" and self._come_back is not None:
             answer = await self._come_back(request.query)
             if answer is not None:
                 await request.reply(*answer, _PAGE_HEADERS)
@@ -291,13 +291,13 @@ class HttpServer:
         await request.reply(200, body, {"content-type": kind})
 
     def _profile(self, path: str, identity: Identity) -> str:
-        root, _, name = path.removesuffix("/").removeprefix(ROOT).partition("/")
-        is_endpoint = not root and path.startswith(ROOT)
+        root, _, name = path.removesuffix("/").removeprefix(_ROOT).partition("/")
+        is_endpoint = not root and path.startswith(_ROOT)
         if is_endpoint and name not in identity.profiles and (refusal := self.rules.access.refusal(identity, name)):
             raise refusal
         # A profile that this token does not open gets the same answer as one that does not exist.
         if not is_endpoint or name not in identity.profiles:
-            raise RequestRefused(404, f"nothing is served here; MCP endpoints are {ROOT} and {ROOT}/<profile>")
+            raise RequestRefused(404, f"nothing is served here; MCP endpoints are {_ROOT} and {_ROOT}/<profile>")
         return name
 
     def _admit(self, identity: Identity, profile: str) -> None:

@@ -19,7 +19,7 @@ DEFER_S: Final = 10
 """How long Linux waits for the first byte of a connection before we hear of it."""
 UNREAD_BYTES: Final = 128 * 1024
 """What the system keeps of a connection that we do not read; left to itself, Linux keeps up to 6 MiB."""
-LONGEST_PATH: Final = 100
+_LONGEST_PATH: Final = 100
 """Bytes of the path of a Unix socket; systems have 104 or 108 for it."""
 
 
@@ -63,8 +63,8 @@ def _bind_port(address: Address) -> socket.socket:
 
 
 def _bind_path(path: Path) -> socket.socket:
-    if len(os.fsencode(path)) > LONGEST_PATH:
-        raise BindError(f"bind unix: the path has more than {LONGEST_PATH} bytes; choose a shorter one")
+    if len(os.fsencode(path)) > _LONGEST_PATH:
+        raise BindError(f"bind unix: the path has more than {_LONGEST_PATH} bytes; choose a shorter one")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with _own_folder(path.parent):
