@@ -40,7 +40,7 @@ from foretool.storage.store import Store
 Pair = tuple[ToolId, ToolId]
 """The tool that was taken for the other one, and the other one."""
 
-RIGHT_AFTER_S: Final = 600.0
+_RIGHT_AFTER_S: Final = 600.0
 """A success later than this after a failed call is of another need."""
 _MOST_CALLS: Final = 50_000
 """How many calls are read, the latest ones, and the searches between them."""
@@ -102,12 +102,12 @@ def find_confusions(store: Store, catalog: Catalog, since: float) -> list[Confus
 def find_retries(store: Store, since: float) -> Iterator[tuple[Pair, str]]:
     """Yield the tool that was called in vain and the one that succeeded right after it, with the words of the last
     search; "" if there was none."""
-    retries, oldest = store.calls.retries(_MOST_CALLS, since, RIGHT_AFTER_S)
+    retries, oldest = store.calls.retries(_MOST_CALLS, since, _RIGHT_AFTER_S)
     if not retries:
         return
     chats = {(each.session, each.handle) for each in retries}
     searches: dict[tuple[str, str], list[Event]] = defaultdict(list)
-    for search in store.discoveries.events(oldest - RIGHT_AFTER_S):
+    for search in store.discoveries.events(oldest - _RIGHT_AFTER_S):
         if (chat := (search.session, search.handle)) in chats:
             searches[chat].append(search)
     for each in retries:

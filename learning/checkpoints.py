@@ -20,7 +20,7 @@ from foretool.storage.places import StorePlace, local_file
 from foretool.storage.records import Artifact
 from foretool.storage.sql.artifacts import ArtifactStore
 
-RESUME_S: Final = 86_400.0
+_RESUME_S: Final = 86_400.0
 """A run that was ended longer ago than this is not continued: the log has moved on."""
 _NEWS: Final = 0.05
 """A run is continued if the tasks on record have grown by no more than this share since."""
@@ -38,7 +38,7 @@ def is_unfinished(history: Iterable[Artifact], run: str, encoders: str, now: flo
     return (
         newest is not None
         and newest.kind != run
-        and abs(now - newest.created_at) <= RESUME_S
+        and abs(now - newest.created_at) <= _RESUME_S
         and newest.report.get("encoders") == encoders
     )
 
@@ -67,7 +67,7 @@ class Checkpoints:
 
     def _fits(self, artifact: Artifact, stamp: Mapping[str, Any], now: float) -> bool:
         seen = artifact.report
-        if abs(now - artifact.created_at) > RESUME_S or any(
+        if abs(now - artifact.created_at) > _RESUME_S or any(
             seen.get(key) != stamp.get(key) for key in ("imported", "encoders")
         ):
             return False

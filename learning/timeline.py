@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _MOST: Final = 2_000
 """How many misses are read, the latest ones."""
-SHOWN: Final = 5
+_SHOWN: Final = 5
 """How many tools that stood above the needed one are kept."""
 
 
@@ -54,7 +54,7 @@ def read_missed(
         # A search that did not show the tool had all that it showed above it.
         least = each.rank or inf
         above = [match.tool for match in answer.matches if match.rank < least] if answer else []
-        shown = tuple(tool for tool in above if tool in tools and tool != each.tool)[:SHOWN]
+        shown = tuple(tool for tool in above if tool in tools and tool != each.tool)[:_SHOWN]
         found.append(MissedNeed(each.at, each.query, ToolId(each.tool), shown))
     return found
 
@@ -131,7 +131,7 @@ def _read_row(place: str, line: str) -> _Row:
 
 LEAST_REPLAYED: Final = 10
 """Fewer tasks say nothing about a model."""
-MOST_REPLAYED: Final = 300
+_MOST_REPLAYED: Final = 300
 """Only the latest tasks are replayed; more would only take longer."""
 _MOST_STEPS: Final = 500
 """Calls of the replayed tasks, as long as there are `_LEAST_OF_PART` tasks."""
@@ -213,7 +213,7 @@ class Timeline:
         if model is not None:
             # A new model has to have seen something that the old one has not.
             first = min(first + (last - first) // (count + 1), last - LEAST_REPLAYED)
-        first = max(first, last - MOST_REPLAYED, self._place_of_steps(last))
+        first = max(first, last - _MOST_REPLAYED, self._place_of_steps(last))
         if first >= _MUCH_KNOWN:
             count = 1
         bounds = [first + (last - first) * number // count for number in range(count + 1)]

@@ -21,8 +21,8 @@ from foretool.retrieval.glossary import is_unspaced, language_of_tool, put_into_
 from foretool.retrieval.words import chunks, in_words, stem
 from foretool.storage.records import Tool, ToolId
 
-MAX_DESCRIPTION = 8_000
-MAX_PARAMETERS = 200
+_MAX_DESCRIPTION = 8_000
+_MAX_PARAMETERS = 200
 _MAX_PARAMETER_TEXT = 1_000
 _MAX_ENUM_VALUES = 12
 MAX_SERVER_TEXT = 200
@@ -95,13 +95,13 @@ class Document(Struct, frozen=True):
 def document(tool: Tool, server_text: str = "") -> Document:
     """Read a tool's definition; a missing or malformed part stays empty."""
     definition = _decode(tool.definition)
-    parameters = dict(islice(_parameters(definition), MAX_PARAMETERS))
+    parameters = dict(islice(_parameters(definition), _MAX_PARAMETERS))
     return Document(
         id=tool.id,
         server=tool.upstream,
         name=tool.name,
         title=_text(definition.get("title"))[:_MAX_PARAMETER_TEXT],
-        description=_text(definition.get("description"))[:MAX_DESCRIPTION],
+        description=_text(definition.get("description"))[:_MAX_DESCRIPTION],
         parameters=tuple(parameters),
         parameter_texts=tuple(text for text in parameters.values() if text),
         server_text=server_text[:MAX_SERVER_TEXT],
@@ -334,7 +334,7 @@ def _given(root: dict[str, Any], depth: int) -> set[str]:
 
 
 def _properties(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    return islice(_as_object(schema.get("properties")).items(), MAX_PARAMETERS)
+    return islice(_as_object(schema.get("properties")).items(), _MAX_PARAMETERS)
 
 
 def _combined(schema: dict[str, Any]) -> Iterator[list[Any]]:

@@ -19,11 +19,11 @@ from foretool.storage.records import Flow, ToolId
 LAMBDA = 0.9
 """The largest share of a tool's score that its prerequisite gets."""
 
-IDENTIFIER = 0.9
+_IDENTIFIER = 0.9
 """How sure an edge is over a field whose value only another call can give: a token, the id of a thing."""
 FIELD = 0.5
 """How sure an edge is over any other field of one name, such as a date: the user often knows its value."""
-NAME = 0.3
+_NAME = 0.3
 """How sure an edge is that names alone suggest (`docs/benchmarks.md`)."""
 _OPTIONAL = 0.5
 """The share of that confidence that is left where the dependant can do without the field."""
@@ -119,7 +119,7 @@ def _field_edges(tools: Sequence[Fields]) -> Iterator[Edge]:
             givers[tool.upstream, field].append(tool)
     for tool in tools:
         for field, is_required in tool.takes.items():
-            sure = FIELD if identifies(field) is None else IDENTIFIER
+            sure = FIELD if identifies(field) is None else _IDENTIFIER
             for giver in givers.get((tool.upstream, field), ()):
                 if giver.id == tool.id:
                     continue
@@ -145,4 +145,4 @@ def _name_edges(tools: Sequence[Fields]) -> Iterator[Edge]:
             if len(able) <= _MOST_PRODUCERS:
                 for giver in able:
                     told = f"names: {tool.id} requires {field!r}, and {giver.id} answers with such"
-                    yield Edge(giver.id, tool.id, NAME, (told,))
+                    yield Edge(giver.id, tool.id, _NAME, (told,))

@@ -24,7 +24,7 @@ from foretool.server.recording.costs import (
 )
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
-LONGEST_LINE: Final = 45
+_LONGEST_LINE: Final = 45
 """So many bars stand side by side; where there are more, several share one."""
 _NARROW: Final = 100
 """On fewer columns each day and client is shown as a card of two lines instead of a row."""
@@ -123,7 +123,7 @@ def by_span(rows: Sequence[Costs]) -> list[Costs]:
         spans[-1] += [row for row in rows if row.day == day]
     if len(spans) > 1 and sum(each.rated_tasks for each in spans[-1]) < FEWEST:
         spans[-2:] = [[*spans[-2], *spans[-1]]]
-    size = -(-len(spans) // LONGEST_LINE)
+    size = -(-len(spans) // _LONGEST_LINE)
     return [add_costs(chain.from_iterable(spans[start : start + size]), "") for start in range(0, len(spans), size)]
 
 

@@ -75,7 +75,7 @@ def admits(config: Config, viewer: Viewer, server: str) -> bool:
     return profile is not None and Reach(profile, config.servers, config.settings).admits(server)
 
 
-LINK_S: Final = 300.0
+_LINK_S: Final = 300.0
 """How long the link works."""
 COOKIE: Final = "foretool_page"
 _AGAIN: Final = "This link was used already, or is older than five minutes. Run `foretool page` again for a new one."
@@ -92,7 +92,7 @@ class PageDoor:
         self.place = "/" + secrets.token_urlsafe(12)
         """The path under which the page lives."""
         self._key: str | None = secrets.token_urlsafe(32)
-        self._until = clock() + LINK_S
+        self._until = clock() + _LINK_S
         self._session = secrets.token_urlsafe(32)
         self._viewer = Viewer(secrets.token_urlsafe(32))
 

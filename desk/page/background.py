@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 
 _LONGEST_S: Final = 300.0
 """A command that takes longer is ended."""
-KEPT: Final = 20
+_KEPT: Final = 20
 """How many answers are kept."""
 WAITING: Final = 3
 """How many commands may wait for their turn."""
@@ -75,7 +75,7 @@ class Background:
         task = asyncio.get_running_loop().create_task(self._run(self._last, arguments))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        while len(self._works) > KEPT + WAITING:
+        while len(self._works) > _KEPT + WAITING:
             self._works.popitem(last=False)
         return self._last
 

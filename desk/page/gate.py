@@ -33,7 +33,7 @@ _ROOT: Final = "/ui"
 COOKIE: Final = "foretool_ui"
 _VISIT_S: Final = 12 * 3600.0
 """After this long a browser shows its token again."""
-MOST_VISITS: Final = 200
+_MOST_VISITS: Final = 200
 """Browsers that are let in at a time; where one more comes, the token with most of them loses its oldest."""
 _LARGEST_FORM: Final = 256 * 1024
 """Bytes of a form of the page."""
@@ -141,7 +141,7 @@ class PageGate:
             return _form(401, reason[:1].upper() + reason[1:])
         name = secrets.token_urlsafe(32)
         self._visits[name] = Visit(identity, secrets.token_urlsafe(32), time.monotonic() + _VISIT_S)
-        if len(self._visits) > MOST_VISITS:
+        if len(self._visits) > _MOST_VISITS:
             self._end_oldest_visit()
         secure = "; Secure" if urlsplit(request.headers.get("origin") or "").scheme == "https" else ""
         cookie = f"{COOKIE}={name}; Path={_ROOT}; HttpOnly; SameSite=Strict; Max-Age={int(_VISIT_S)}{secure}"

@@ -72,7 +72,7 @@ class ToolNames:
         return conventions.OTHER_TOOL
 
 
-MOST_CONTENT: Final = 8192
+_MOST_CONTENT: Final = 8192
 """Bytes of arguments or of a result that a span may hold; larger ones are left out."""
 
 Attributes = dict[str, str | int | bool]
@@ -111,7 +111,7 @@ class RequestSpan:
             self.span.set_attribute(conventions.ERROR, failure.kind)
             if failure.kind != conventions.CANCELLED:
                 # An error quotes arguments and results as it likes.
-                self.span.set_status(StatusCode.ERROR, shorten(content(failure.said[:MOST_CONTENT])) or None)
+                self.span.set_status(StatusCode.ERROR, shorten(content(failure.said[:_MOST_CONTENT])) or None)
         if failure.code is not None:
             self.labels[conventions.STATUS_CODE] = name_error(str(failure.code))
             self.span.set_attribute(conventions.STATUS_CODE, str(failure.code))
@@ -267,7 +267,7 @@ class Tracing(Observer):
             self._meters.client(child.end(failure, self._content), child.labels)
 
     def _add_content(self, more: Attributes, key: str, value: Raw) -> None:
-        if memoryview(value).nbytes <= MOST_CONTENT and (text := self._content(bytes(value).decode(errors="replace"))):
+        if memoryview(value).nbytes <= _MOST_CONTENT and (text := self._content(bytes(value).decode(errors="replace"))):
             more[key] = text
 
     # -- what happens meanwhile
@@ -305,7 +305,7 @@ class Tracing(Observer):
             conventions.MATCHES: len(discovery.matches),
             conventions.TOKENS: discovery.tokens,
         }
-        if asked := self._content(discovery.task[:MOST_CONTENT]):
+        if asked := self._content(discovery.task[:_MOST_CONTENT]):
             found[conventions.QUERY] = asked
         above = set_span_in_context(self.now.span, Context())
         began = time.time_ns() - int(discovery.took_ms * 1e6)

@@ -23,7 +23,7 @@ from foretool.server.trust.text import one_line
 
 VERSION: Final = 2
 """Goes up with every change of what is asked: answers to another question are asked for again."""
-MOST_WISHES: Final = 5
+_MOST_WISHES: Final = 5
 """Wordings of an answer that are kept."""
 MOST_ANSWER: Final = 300
 """Tokens that the model may write."""
@@ -39,7 +39,9 @@ a vague wish for which this tool is the means, and a few words as typed into a s
 than the words of the description, 3 to 12 words each, in the language of the description. Name no tools and no \
 servers. Write only what the tool really does.
 Answer with a JSON object and nothing else: {"wishes": ["...", "..."]}"""
-FORMAT: Final = answer_form("wishes", "wishes", {"type": "array", "items": {"type": "string"}, "maxItems": MOST_WISHES})
+FORMAT: Final = answer_form(
+    "wishes", "wishes", {"type": "array", "items": {"type": "string"}, "maxItems": _MOST_WISHES}
+)
 """Has the server write valid JSON, where it can. Without a bound a small model goes on until it may write no more, and
 then its answer has no end."""
 
@@ -57,7 +59,7 @@ def write_request(model: str, text: str, *, plain: bool = False) -> dict[str, An
 
 
 MOST_CHARACTERS: Final = 120
-MOST_WORDS: Final = 14
+_MOST_WORDS: Final = 14
 _LEAST_WORDS: Final = 2
 _LONGEST_NAME: Final = 6
 """Words of a name that are recognised when they are written apart."""
@@ -121,14 +123,14 @@ def parse_wordings(content: str, own_text: str, names: OtherNames) -> tuple[str,
     own = frozenset(word for each in (own_text, in_words(own_text)) for word in map(str.casefold, _words(each)))
     found: dict[str, str] = {}
     for wish in _decode(content):
-        words = names.without(_ADDRESS.sub(" ", one_line(wish)), own)[:MOST_WORDS]
+        words = names.without(_ADDRESS.sub(" ", one_line(wish)), own)[:_MOST_WORDS]
         text = " ".join(words)
         while len(text) > MOST_CHARACTERS:
             words = words[:-1]
             text = " ".join(words)
         if len(words) >= _LEAST_WORDS and any(each.isalpha() for each in text):
             found.setdefault(text.casefold(), text)
-    return tuple(found.values())[:MOST_WISHES]
+    return tuple(found.values())[:_MOST_WISHES]
 
 
 def _decode(content: str) -> list[str]:

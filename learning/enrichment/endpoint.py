@@ -13,7 +13,7 @@ from foretool.server.config.settings import EnrichEntry
 
 _ANSWER_S: Final = 120.0
 """How long one answer may take: a small model on a processor needs a minute for a long definition."""
-TRIES: Final = 4
+_TRIES: Final = 4
 _PAUSE_S: Final = 1.0
 """The pause before the second try; doubled each time."""
 _MOST_BYTES: Final = 1024 * 1024
@@ -57,7 +57,7 @@ class ChatEndpoint:
     async def ask(self, text: str) -> ModelReply:
         """Ask about one tool; try again where the endpoint is busy. Raises `EndpointError`."""
         pause = self._pause_s
-        for _ in range(TRIES - 1):
+        for _ in range(_TRIES - 1):
             try:
                 return await self._ask(text)
             except _BusyError:

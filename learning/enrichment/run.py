@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 4
 """Questions that wait for an answer at the same time."""
-IN_A_ROW: Final = 8
+_IN_A_ROW: Final = 8
 """So many questions without an answer one after the other end a run."""
 _WRITTEN: Final = 80
 """Tokens that an answer has, about."""
@@ -191,6 +191,6 @@ class _Asking:
         self.failed += 1
         self._failed_in_a_row += 1
         self.problem = f"{question.tool.id}: {error}"
-        if isinstance(error, RefusedError) or self._failed_in_a_row >= IN_A_ROW:
+        if isinstance(error, RefusedError) or self._failed_in_a_row >= _IN_A_ROW:
             self.is_over = True
         self._say(question)

@@ -52,7 +52,7 @@ LEAST_TRUST: Final = 0.1
 LEAST_PRIOR: Final = 0.03
 FAINT: Final = 1e-3
 """Shares are compared by their logarithm; shares well below this one count as 0."""
-NEIGHBOURS: Final = 20
+_NEIGHBOURS: Final = 20
 """K of the search (SUIM)."""
 SHARPNESS: Final = 20.0
 """The vote of a neighbour is exp(SHARPNESS x likeness)."""
@@ -390,11 +390,11 @@ def share_rows(starts: NDArray[Any], tools: NDArray[Any], even: float) -> Sparse
 
 
 def votes(likeness: Floats) -> Floats:
-    """Return the vote of each task, exp(SHARPNESS x likeness) among the `NEIGHBOURS` most alike, together 1 (eq. 5)."""
+    """Return the vote of each task, exp(SHARPNESS x likeness) among the `_NEIGHBOURS` most alike, in all 1 (eq. 5)."""
     found = np.zeros_like(likeness)
     if not len(likeness):
         return found
-    count = min(NEIGHBOURS, len(likeness))
+    count = min(_NEIGHBOURS, len(likeness))
     best = np.argpartition(-likeness, count - 1)[:count]
     powers = np.exp(np.float32(SHARPNESS) * (likeness[best] - likeness[best].max()))
     found[best] = powers / powers.sum()

@@ -52,8 +52,8 @@ _ALONE: Final = 2
 """Heads without an encoder."""
 _KEPT_BACK: Final = 0.15
 FEW: Final = 600
-"""With fewer tasks each is kept back once, in `FOLDS` turns."""
-FOLDS: Final = 4
+"""With fewer tasks each is kept back once, in `_FOLDS` turns."""
+_FOLDS: Final = 4
 _LEAST_WITHOUT: Final = 20
 """Fewest tasks that needed no tool, for detection to be learned."""
 _RELAXED: Final = 10.0
@@ -88,14 +88,14 @@ def fit_detection(words: Sparse, vectors: Floats, needed: NDArray[np.bool_], col
 
 
 def keep_back(episode_of: Ints, draw: np.random.Generator) -> list[Ints]:
-    """Return the rows to keep back, for each turn; few tasks are each kept back once, in `FOLDS` turns.
+    """Return the rows to keep back, for each turn; few tasks are each kept back once, in `_FOLDS` turns.
 
     The texts of one episode stay on one side: they have the same tools, so one would give the others away.
     """
     episodes, sizes = np.unique(episode_of, return_counts=True)
     order = draw.permutation(len(episodes))
     if len(episode_of) < FEW:
-        drawn = np.array_split(order, FOLDS)
+        drawn = np.array_split(order, _FOLDS)
     else:
         most = min(int(_KEPT_BACK * len(episode_of)), MOST_KEPT_BACK)
         drawn = [order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]]

@@ -24,7 +24,7 @@ from foretool.retrieval.document import Document, english_words, wording_words
 from foretool.retrieval.glossary import is_unspaced, put_into_english, translated
 from foretool.retrieval.words import GET, KINDRED, is_question, terms
 
-K1 = 1.2
+_K1 = 1.2
 KINDRED_WEIGHT = 0.3
 """What a verb counts that means the same as a verb of the query, or that a question stands for; .2 to .4 do equally
 well."""
@@ -33,7 +33,7 @@ WRITTEN_WEIGHT = 0.9
 _MAX_TERMS = 40
 _LEAST_TELLING = 0.1
 """Terms that tell less than this share of the best one are left out (`docs/benchmarks.md`)."""
-MOST_NEAR = 6
+_MOST_NEAR = 6
 """How many terms take part that a query does not have (`near_words`)."""
 _FEW, _FEWEST = 0.05, 3
 """Such a term counts only if at most this share of the tools has it, or so many: else it tells little."""
@@ -250,7 +250,7 @@ class Lexical:
         return {term: wanted[term] for term in most if worth[term] >= least}
 
     def rare(self, wanted: Mapping[str, float]) -> list[str]:
-        """Return the terms that tell most, at most `MOST_NEAR`, of those that few tools have."""
+        """Return the terms that tell most, at most `_MOST_NEAR`, of those that few tools have."""
         having = {term: found.having for term in wanted if (found := self.impacts(term))}
         return pick_rare(wanted, having, self.live)
 
@@ -345,7 +345,7 @@ class Lexical:
                 add_weight(weight)
                 last = slot
         worth = idf(self.live, len(slots))
-        values = array("f", [worth * weight / (K1 + weight) for weight in weights])
+        values = array("f", [worth * weight / (_K1 + weight) for weight in weights])
         if self._wide:
             for place, slot in enumerate(slots):
                 if slot in self._wide:
@@ -371,11 +371,11 @@ class Lexical:
 
 
 def pick_rare(wanted: Mapping[str, float], having: Mapping[str, int], total: int) -> list[str]:
-    """Return the weighted terms that tell most, at most `MOST_NEAR`, of those that few of `total` tools have, and at
+    """Return the weighted terms that tell most, at most `_MOST_NEAR`, of those that few of `total` tools have, and at
     least one."""
     most = max(_FEW * total, _FEWEST)
     worth = {term: wanted[term] * idf(total, count) for term, count in having.items() if 0 < count <= most}
-    return sorted(worth, key=worth.__getitem__, reverse=True)[:MOST_NEAR]
+    return sorted(worth, key=worth.__getitem__, reverse=True)[:_MOST_NEAR]
 
 
 def _count_different(counts: Sequence[Mapping[str, int]]) -> int:

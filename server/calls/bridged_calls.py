@@ -25,7 +25,7 @@ _ARGUMENTS: Final = ("args", "parameters", "params", "input")
 _HANDLE: Final = "handle"
 _MOST_QUOTES: Final = 2
 """How often a value may be a JSON text of a JSON text."""
-MOST_SCHEMA: Final = 4_000
+_MOST_SCHEMA: Final = 4_000
 """Characters of a schema that an answer about wrong arguments quotes whole; a longer one is trimmed."""
 
 
@@ -147,11 +147,11 @@ def _holds_arguments(value: Raw | None, word: str, known: Mapping[str, Any]) -> 
 
 
 def _quote_schema(tool: Tool, schema: dict[str, Any]) -> str:
-    """Return a schema for the model that got the arguments wrong, cut to what fits `MOST_SCHEMA`."""
+    """Return a schema for the model that got the arguments wrong, cut to what fits `_MOST_SCHEMA`."""
     plain = without_noise(schema)
     for cut in (plain, trim(plain), trim(plain, depth=1)):
         written = jsonrpc.encode(cut).decode()
-        if len(written) <= MOST_SCHEMA:
+        if len(written) <= _MOST_SCHEMA:
             more = "" if cut is plain else f' discover_tools(names=["{tool.id}"]) shows the whole schema.'
             return f"inputSchema: {written}{more}"
     return f'discover_tools(names=["{tool.id}"]) shows its schema.'

@@ -34,7 +34,7 @@ from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.server.trust.policy import Confirm
 from foretool.storage.records import Tool
 
-MOST_LISTED: Final = 20
+_MOST_LISTED: Final = 20
 """Calls of one list."""
 _MOST_RUNS: Final = 50
 """Calls that one list may come to by `for_each`."""
@@ -141,15 +141,15 @@ class CallSeries:
         """Read a list. Raises ValueError."""
         members = jsonrpc.fields(open_object(raw))
         listed, wanted = _as_list(members.get("calls")), _as_list(members.get("return"))
-        if not 1 <= len(listed) <= MOST_LISTED:
-            raise ValueError(f'"calls": expected a list of 1 to {MOST_LISTED} calls, found {len(listed)}')
+        if not 1 <= len(listed) <= _MOST_LISTED:
+            raise ValueError(f'"calls": expected a list of 1 to {_MOST_LISTED} calls, found {len(listed)}')
         series = _Series(exchange, [], [jsonrpc.text(each) or "" for each in wanted])
         for number, each in enumerate(listed, 1):
             series.steps.append(self._read_step(series, number, each))
         for text in series.wanted:
             _check_root(read_path(text), len(listed) + 1, has_item=False)
-        if len(series.wanted) > MOST_LISTED:
-            raise ValueError(f'"return": expected at most {MOST_LISTED} paths, found {len(series.wanted)}')
+        if len(series.wanted) > _MOST_LISTED:
+            raise ValueError(f'"return": expected at most {_MOST_LISTED} paths, found {len(series.wanted)}')
         return series
 
     def _read_step(self, series: _Series, number: int, raw: Raw) -> _Step:

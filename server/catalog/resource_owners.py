@@ -70,7 +70,7 @@ def parse_template(text: str) -> UriTemplate | None:
 
 MOST_URIS: Final = 10_000
 MOST_TEMPLATES: Final = 200
-MOST_LINKS: Final = 1_000
+_MOST_LINKS: Final = 1_000
 """What is remembered of one server. What it lists beyond that counts as unlisted."""
 
 _SHARED_SCHEMES: Final = frozenset(
@@ -142,7 +142,7 @@ class ResourceOwners:
             if len(uri) <= _MOST_CHARACTERS:
                 linked.pop(uri, None)
                 linked[uri] = None
-        while len(linked) > MOST_LINKS:
+        while len(linked) > _MOST_LINKS:
             del linked[next(iter(linked))]
 
     def hold(self, profile: str, owned: Iterable[tuple[str, str]]) -> None:

@@ -25,7 +25,7 @@ from typing import BinaryIO, Final
 from foretool.server.system.processes import worker_command
 
 COMMAND: Final = worker_command("foretool.server.catalog.workers")
-MISSING_STATUS: Final = 3
+_MISSING_STATUS: Final = 3
 URL, KEY = "FORETOOL_ENCODER_URL", "FORETOOL_ENCODER_KEY"
 _AT_ONCE: Final = 200
 """So many texts are embedded with the priority of other programs: the first search of a new machine waits for them."""
@@ -96,4 +96,4 @@ if __name__ == "__main__":
             sys.stdout.buffer.flush()
     except (EncoderError, TokenizerMissing) as missing:
         sys.stderr.write(f"{missing}\n")
-        sys.exit(MISSING_STATUS)
+        sys.exit(_MISSING_STATUS)

@@ -23,11 +23,11 @@ from foretool.storage.records import Event, Tool, ToolId
 
 CALLS: Final = 500
 """How many of the latest calls are looked at; reading them takes about 2 ms."""
-FRESH_S: Final = 60.0
+_FRESH_S: Final = 60.0
 """How long what was read counts."""
-TOKENS: Final = 80
+_TOKENS: Final = 80
 """Most tokens of the block."""
-LONGEST: Final = 4_096
+_LONGEST: Final = 4_096
 """Characters of recorded arguments whose values are read; of longer ones only names and types are, which takes less."""
 _FAILURES: Final = 2
 """A shape that never worked is told once it has failed so often."""
@@ -58,7 +58,7 @@ class Exemplars:
         for tool in tools:
             has_calls = tool.id in self._worked or tool.id in self._failed
             line = self._line(tool) if has_calls and signature(tool) else ""
-            if line and estimate("\n".join((HEAD, *lines, line))) <= TOKENS:
+            if line and estimate("\n".join((HEAD, *lines, line))) <= _TOKENS:
                 lines.append(line)
         return "\n".join((HEAD, *lines)) if lines else ""
 
@@ -74,7 +74,7 @@ class Exemplars:
         return "; ".join(filter(None, (f"{_write(tool, shape)} worked {count} of {of} times", failure)))
 
     def _refresh(self) -> None:
-        if self._now() - self._read_at < FRESH_S:
+        if self._now() - self._read_at < _FRESH_S:
             return
         self._read_at = self._now()
         try:
@@ -99,7 +99,7 @@ def _write_failure(tool: Tool, worked: Counter[Shape], failed: Counter[Shape]) -
 
 def _arguments(recorded: str) -> dict[str, Any] | None:
     """Return recorded arguments whose names are plain, types or values; None where nothing is on record."""
-    is_long = len(recorded) > LONGEST
+    is_long = len(recorded) > _LONGEST
     try:
         found = msgspec.json.decode(argument_shape(Raw(recorded.encode())) if is_long else recorded)
     except msgspec.DecodeError:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from foretool.server.catalog.catalog import Catalog
     from foretool.server.catalog.search import Finds, Guard, Search
 
-OFFERED: Final = 20
+_OFFERED: Final = 20
 """How many of the best tools the judge chooses among."""
 NONE: Final = "none of these"
 """How the judge says that no tool fits; no tool has a name with a space."""
@@ -119,7 +119,7 @@ def apply_choice(ranking: Ranking, chosen: str) -> Ranking:
     if chosen == NONE:
         unneeded = (each if each.named else replace(each, needed=0.0) for each in ranking.evidence)
         return replace(ranking, evidence=tuple(unneeded))
-    place = next((at for at, each in enumerate(ranking.ranked[:OFFERED]) if each.tool == chosen), 0)
+    place = next((at for at, each in enumerate(ranking.ranked[:_OFFERED]) if each.tool == chosen), 0)
     if not place:
         return ranking
     best, each = ranking.ranked[0], ranking.ranked[place]
@@ -178,7 +178,7 @@ class Judge:
 
     async def _choose(self, entry: JudgeEntry, query: Query, ranking: Ranking) -> str:
         """Return what the judge chose; "" if it chose nothing in time."""
-        tools = {str(each.tool): self._tell(each.tool) for each in ranking.ranked[:OFFERED]}
+        tools = {str(each.tool): self._tell(each.tool) for each in ranking.ranked[:_OFFERED]}
         task = self._redact("\n".join(query.lines))[:_TASK]
         asked = write_question(entry, task, tools, plain=self._is_plain)
         self.asked += 1

@@ -23,7 +23,7 @@ from foretool.storage.store import Store
 if TYPE_CHECKING:
     from foretool.retrieval.model_format import Reading
 
-LOOKS: Final = 5
+_LOOKS: Final = 5
 """A text that is in no record after so many looks, a second apart, was not recorded."""
 _BACK_S: Final = 30.0
 """How old a record may be whose text is looked for."""
@@ -59,7 +59,7 @@ class QueryVectors:
                 await asyncio.sleep(0)  # a record may have 20,000 characters
         finally:
             aged = ((text, (reading, looks + 1)) for text, (reading, looks) in self._waiting.items())
-            self._waiting = {text: (reading, looks) for text, (reading, looks) in aged if looks < LOOKS}
+            self._waiting = {text: (reading, looks) for text, (reading, looks) in aged if looks < _LOOKS}
 
     def _recorded(self) -> Iterator[list[str]]:
         """Yield what encoders read of each of the latest records."""

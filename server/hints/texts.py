@@ -43,9 +43,9 @@ HEAD: Final = (
 )
 
 
-MOST_NEXT: Final = 5
+_MOST_NEXT: Final = 5
 """Tools that the block behind an answer names at most."""
-NEXT_TOKENS: Final = 140
+_NEXT_TOKENS: Final = 140
 """Most tokens of the block."""
 _PRICE: Final = 600
 """Tokens that a discovery takes: its answer, and a turn in which the model reads everything again."""
@@ -135,9 +135,9 @@ def write_next_hint(
 ) -> Hint | None:  # fmt: skip
     """Return the block for the hidden tools that are worth naming, or None. `chances`: the likeliest first."""
     calls: dict[ToolId, tuple[str, BridgeName]] = {}
-    left = NEXT_TOKENS - estimate(_NEXT_HEAD)
+    left = _NEXT_TOKENS - estimate(_NEXT_HEAD)
     for id, chance in chances.items():
-        if chance < threshold or len(calls) == MOST_NEXT:
+        if chance < threshold or len(calls) == _MOST_NEXT:
             break
         tool = get(id)
         if tool is None or not (call := signature(tool)):

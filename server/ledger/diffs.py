@@ -19,7 +19,7 @@ from foretool.server.trust.text import visible
 
 _CONTEXT: Final = 12
 """Words that are shown before and after a changed one."""
-MOST_WORDS: Final = 3000
+_MOST_WORDS: Final = 3000
 """Texts with more words are compared line by line."""
 GONE, NEW, _SAME = "red", "green", "dim"
 _TEXT_MEMBERS: Final = ("title", "description")
@@ -44,7 +44,7 @@ def diff_definitions(before: bytes | None, now: bytes) -> list[Text]:
 def diff_texts(before: str, now: str) -> list[Text]:
     """Return the changed words of a text among their neighbours: `[-gone-]` and `{+new+}`."""
     old, new = (re.findall(r"\S+|\n", visible(text)) for text in (before, now))
-    if max(len(old), len(new)) > MOST_WORDS:
+    if max(len(old), len(new)) > _MOST_WORDS:
         return diff_lines(visible(before).split("\n"), visible(now).split("\n"))
     shown = Text()
     for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():

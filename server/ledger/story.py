@@ -135,7 +135,7 @@ def say_place(miss: Miss) -> str:
 _BEFORE_S: Final = 1800.0
 _AFTER_S: Final = 600.0
 """How long before and after a miss the conversation is told."""
-STEPS_BEFORE: Final = 12
+_STEPS_BEFORE: Final = 12
 _STEPS_AFTER: Final = 3
 """How many of its steps are told at most."""
 _PROMPT_S: Final = 600.0
@@ -238,7 +238,7 @@ def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[Story
     before, after = ordered[:place], ordered[place + 1 :]
     # The list that the client had is part of the story, however long ago it was sent.
     lists = [each for each in before if each[2].kind == "list"][-1:]
-    recent = [each for each in before[-STEPS_BEFORE:] if each not in lists]
+    recent = [each for each in before[-_STEPS_BEFORE:] if each not in lists]
     told = sorted([*lists, *recent], key=lambda each: each[:2])
     return (*(step for _, _, step in told), own, *(step for _, _, step in after[:_STEPS_AFTER]))
 

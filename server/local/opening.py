@@ -5,8 +5,8 @@ clients wait. So each answer to `initialize` is kept, together with the very lin
 `server/discover`, with which clients of the newest era begin, likewise. The next window whose client begins with the
 same line gets the same answer, as long as the config, the storage and the installation are the same and nothing was
 decided about a server's texts. A client without such an answer gets one that is true of any config, if a new proxy does
-not answer within `_PATIENCE_S`. In both cases the proxy still takes in the line; its own answer is kept, and does not go
-to the client. Where the two differ the proxy is told so (`UNTOLD`): what its servers say of themselves may stand in its
+not answer within `_PATIENCE_S`. In both cases the proxy still takes in the line; its own answer is kept, and does not
+go to the client. Where the two differ the proxy is told so (`UNTOLD`): what its servers say of themselves may stand in its
 own alone.
 
 Every window imports this file, so it imports nothing that takes memory.
@@ -37,7 +37,7 @@ MOST_BYTES: Final = 64 * 1024
 _PATIENCE_S: Final = 0.2
 """How long the first answer of a new proxy is waited for, which says more: what the servers say of themselves. On a
 quiet machine it comes within this time. On a busy one it takes a second and more, and nobody waits for it."""
-PLACES: Final = 16
+_PLACES: Final = 16
 """How many answers are kept for one config and profile: a client whose first line never comes again fills no disk."""
 
 
@@ -71,7 +71,7 @@ class KeptAnswers:
             pass  # the next window's client waits for its proxy
 
     def _name(self, line: bytes) -> str:
-        return name_answer(self._wanted, str(zlib.crc32(line) % PLACES))
+        return name_answer(self._wanted, str(zlib.crc32(line) % _PLACES))
 
     def _head(self) -> bytes:
         """Return what has to be the same. Raises `OSError` where the config is gone."""

@@ -19,7 +19,7 @@ MOST_ASKED: Final = 1000
 """Questions in the course of one request."""
 RATE: Final = (200.0, 20.0)
 """How many questions that belong to no request one upstream may ask at once, and how many a second."""
-OPEN_S: Final = 600.0
+_OPEN_S: Final = 600.0
 """A question without an answer counts for this long."""
 MOST_QUESTION: Final = 1024 * 1024
 """Bytes of one question; a message for sampling may hold an image."""
@@ -53,7 +53,7 @@ class QuestionLimit:
             ident = message.id if message.id is not UNSET and len(str(message.id)) <= _MOST_ID else None
             answer(answer_error(ident, jsonrpc.INTERNAL_ERROR, f"{str(message.method)[:100]}: {reason}"))
             return None
-        question = _Open(message.id, request, self._clock() + OPEN_S)
+        question = _Open(message.id, request, self._clock() + _OPEN_S)
 
         def answer_and_close(reply: Message) -> None:
             if reply.method is UNSET:

@@ -34,11 +34,11 @@ from foretool.storage.sql.discoveries import DiscoveryStore
 from foretool.storage.store import Store
 
 EVERY_S: Final = 600.0
-LEAST: Final = 200
+_LEAST: Final = 200
 """Fewer outcomes show no drift."""
 _WINDOW: Final = 600
 """The latest outcomes that a map is fitted on: what was true long ago may not be any more."""
-OF_ONE_TOOL: Final = 5
+_OF_ONE_TOOL: Final = 5
 """So many of the latest outcomes with one and the same first tool count."""
 RECENT: Final = 100
 """The latest outcomes that show whether confidence has drifted."""
@@ -52,7 +52,7 @@ _LACKS: Final = 0.5
 """One that rates it lower than this had not; ratings between the two say nothing."""
 EPS: Final = 0.1
 """Share of needed tools that may be hidden: `conformal_k` keeps this promise."""
-FOLLOWS_S: Final = 1800.0
+_FOLLOWS_S: Final = 1800.0
 """A need later than this has nothing to do with the discovery."""
 
 
@@ -132,7 +132,7 @@ def fit_calibration(outcomes: Sequence[DiscoveryOutcome]) -> Calibration:
     predictions = _predictions(latest)
     if not predictions:
         return Calibration()
-    if len(predictions) < LEAST:
+    if len(predictions) < _LEAST:
         return Calibration("recalibrated", _fit(latest))
     said, came_true, errors = _drift(predictions)
     if abs(errors) > _DRIFTED:
@@ -141,11 +141,11 @@ def fit_calibration(outcomes: Sequence[DiscoveryOutcome]) -> Calibration:
 
 
 def _leave_out_repeated(outcomes: Sequence[DiscoveryOutcome]) -> list[DiscoveryOutcome]:
-    """Return the outcomes without the older ones of first tools that have more than `OF_ONE_TOOL`."""
+    """Return the outcomes without the older ones of first tools that have more than `_OF_ONE_TOOL`."""
     kept, times = list[DiscoveryOutcome](), Counter[ToolId]()
     for outcome in reversed(outcomes):
         times[outcome.first] += 1
-        if times[outcome.first] <= OF_ONE_TOOL:
+        if times[outcome.first] <= _OF_ONE_TOOL:
             kept.append(outcome)
     return kept[::-1]
 
@@ -250,7 +250,7 @@ def _served(
         if not (own := pending.get((need.session, need.handle), [])):
             continue
         before = bisect_left(own, (need.at,))
-        soon_before = own[bisect_left(own, (need.at - FOLLOWS_S,)) : before]
+        soon_before = own[bisect_left(own, (need.at - _FOLLOWS_S,)) : before]
         if need.kind == "call":
             decided = {id: False for _, id in soon_before if not 0 < need.discovery <= id}
         else:

@@ -32,7 +32,7 @@ _AT_ONCE: Final = 50
 """Events looked at in one go."""
 _REMEMBERED: Final = 4
 """Results of one conversation that a call is compared with."""
-CHATS: Final = 64
+_CHATS: Final = 64
 """The latest; with these all results together are at most 4 MiB."""
 _VALUES: Final = 40
 """Of one call's arguments."""
@@ -126,7 +126,7 @@ class FlowWatch:
     def _talk(self, chat: Chat) -> _Talk:
         talk = self._talks.pop(chat, None) or _Talk()
         self._talks[chat] = talk  # the latest last
-        if len(self._talks) > CHATS:
+        if len(self._talks) > _CHATS:
             del self._talks[next(iter(self._talks))]
         return talk
 

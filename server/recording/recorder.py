@@ -46,7 +46,7 @@ from foretool.storage.store import Store
 KEEP: Final = 20_000
 """Records kept while the store refuses them; the oldest go first beyond that, and are counted."""
 
-MOST_BEHIND: Final = 2_000
+_MOST_BEHIND: Final = 2_000
 """Records that wait at most for the next second with `commit: "behind"`."""
 
 _JUDGED: Final = 1000
@@ -131,7 +131,7 @@ class Backlog:
         """
         if not (self._calls or self._misses):
             return
-        if not self.is_failing and (not self._is_behind or self.waiting >= MOST_BEHIND):
+        if not self.is_failing and (not self._is_behind or self.waiting >= _MOST_BEHIND):
             self.retry()
         if self.is_failing and self._spool is not None:
             self._spool_new(self._spool)
@@ -227,7 +227,7 @@ class Backlog:
     @property
     def has_room(self) -> bool:
         """Whether more records can wait, so that none is lost."""
-        return self.waiting < KEEP - MOST_BEHIND and not (self._spool is not None and self._spool.is_full)
+        return self.waiting < KEEP - _MOST_BEHIND and not (self._spool is not None and self._spool.is_full)
 
     @property
     def waiting(self) -> int:

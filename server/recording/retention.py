@@ -14,7 +14,7 @@ from foretool.storage.store import Store
 
 SETTLED_S: Final = 120.0
 """A proxy that has just started has other things to do."""
-EVERY_S: Final = 3600.0
+_EVERY_S: Final = 3600.0
 """Pause between two runs; of several proxies that share a store, one runs."""
 _PART: Final = 10_000
 """Records that one call deletes at most; it takes about a second."""
@@ -45,11 +45,11 @@ class Retention(BackgroundWork):
         is_due = now >= self._due or self.has_failed
         if not is_due or self.is_working or self._store.trouble:
             return
-        self._due = now + EVERY_S
+        self._due = now + _EVERY_S
         self.begin(self._prune(now, now - days * DAY_S if days else 0.0))
 
     async def _prune(self, now: float, before: float) -> None:
-        if not (self._has_turn or self._store.retention.take_turn(now, int(now + EVERY_S))):
+        if not (self._has_turn or self._store.retention.take_turn(now, int(now + _EVERY_S))):
             return
         self._has_turn = True
         # Vectors that are still used count as new once half of their time is over.

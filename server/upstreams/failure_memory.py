@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _LEAST_S: Final = 300.0
 _MOST_S: Final = 86_400.0
 """Bounds of the pause before somebody waits for a failed server again."""
-OPEN_S: Final = 60.0
-LASTING_S: Final = 3600.0
+_OPEN_S: Final = 60.0
+_LASTING_S: Final = 3600.0
 """Longest pauses between two tries of a proxy in the background: where the cause may pass by itself, such as a network
 that is away, and where the user has to do something."""
 _LOOK_S: Final = 5.0
@@ -72,7 +72,7 @@ class FailureMemory:
         due_at = now + min(max(failing_s, _LEAST_S), _MOST_S)
         self._upstreams.mark_failed(Failure(name, entry, cause.code, cause.line, first_at, now, times + 1, due_at))
         if (upstream := self._upstreams.get(name)) is not None:
-            upstream.lines.least_pause_s = min(failing_s, LASTING_S if cause.code in FOR_THE_USER else OPEN_S)
+            upstream.lines.least_pause_s = min(failing_s, _LASTING_S if cause.code in FOR_THE_USER else _OPEN_S)
         self._changed.add(name)
 
     def clear(self, name: str) -> None:

@@ -32,10 +32,10 @@ SOON_S: Final = 1.0
 DEBOUNCE_S: Final = 0.1
 """An upstream that announces many changes within this time is asked once."""
 
-PAGES: Final = 1000
+_PAGES: Final = 1000
 """A list that is longer than this number of pages is cut: the upstream never ends it."""
 
-CHANGES: Final = 10
+_CHANGES: Final = 10
 _CHANGE_S: Final = 5.0
 """An upstream that announces changes without end is asked this often at once, then once in this number of seconds. So
 is one whose list clients ask for all the time."""
@@ -96,7 +96,7 @@ class ServerList:
         self._on_listed = on_listed
         self._on_failed = on_failed
         self._limit = limit
-        self._changes, self._changes_at = float(CHANGES), 0.0
+        self._changes, self._changes_at = float(_CHANGES), 0.0
         """How many announcements may be followed at once, and when that was counted."""
         self._failures = 0
         """Lists in a row that failed."""
@@ -170,7 +170,7 @@ class ServerList:
         self.cut = ""
         params: dict[str, Any] = {}
         cursors: set[str] = set()
-        while len(cursors) < PAGES:
+        while len(cursors) < _PAGES:
             result = await self._page(connection, params)
             # Each look at a list of megabytes is a step of its own, so that calls go on in between.
             await give_turn_after(len(result))
@@ -252,7 +252,7 @@ class ServerList:
     def _count_changes(self) -> float:
         """Return how many changes may be followed now."""
         now = asyncio.get_running_loop().time()
-        self._changes = min(self._changes + (now - self._changes_at) / _CHANGE_S, CHANGES)
+        self._changes = min(self._changes + (now - self._changes_at) / _CHANGE_S, _CHANGES)
         self._changes_at = now
         return self._changes
 

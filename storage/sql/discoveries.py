@@ -71,7 +71,7 @@ ORDER BY at DESC, id DESC LIMIT ?
 """
 _ANSWERED = "names = '[]' AND matches != '[]'"
 _ANSWERS = f"SELECT id, at, task, matches FROM discoveries WHERE {_ANSWERED} ORDER BY id DESC LIMIT ?"  # noqa: S608
-LATEST = 250
+_LATEST = 250
 """Discoveries, and prompts, among which the latest tasks are looked for; reading them takes under a millisecond."""
 
 
@@ -174,7 +174,7 @@ class TaskStore(Subject):
     def latest(self, limit: int, profile: str | None = None) -> list[str]:
         """Return the `limit` latest of them, fewer if the same ones come all the time; fast however long the log is.
         Without those of people who opted out of learning. With `profile` only searches of its sessions."""
-        values = {"rows": LATEST, "limit": limit}
+        values = {"rows": _LATEST, "limit": limit}
         if profile is None:
             return [task for (task,) in self._database.rows(_LATEST_TASKS, values)]
         rows = self._database.rows(_LATEST_OF_PROFILE, values | {"profile": profile})

@@ -233,7 +233,7 @@ _WORKING_SETS = Table("working_sets", WorkingSet, {"tools": TOOL_IDS, "named": T
 _STATES = Table("upstream_states", UpstreamState, {"stderr": STRINGS}, said=("last_error", "stderr"))
 
 _FAILURES = Table("failures", Failure, said=("reason",))
-KEPT_S: Final = 30 * 86_400.0
+_KEPT_S: Final = 30 * 86_400.0
 """A failure of an entry that nobody has tried for so long is forgotten: it was edited."""
 
 _SAVE_WORKING_SET = (
@@ -292,7 +292,7 @@ class ServingStore(Subject):
     def save_failure(self, failure: Failure) -> None:
         """Keep why a server could not be used, in place of what was known of this entry."""
         with self._database.atomic():
-            old = (failure.server, failure.last_at - KEPT_S)
+            old = (failure.server, failure.last_at - _KEPT_S)
             self._database.run("DELETE FROM failures WHERE server = ? AND last_at < ?", old)
             self._database.run(_SAVE_FAILURE, _FAILURES.row(failure))
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from recorded_tasks import HOUR, START, write_recorded
 
 from foretool.desk.confusions import (
-    RIGHT_AFTER_S,
     Confusion,
     find_confusions,
     find_outranked,
@@ -169,7 +168,7 @@ def confused_slowly(store: Store, since: float) -> Counter[tuple[str, str, str]]
             words[chat] = event.text
         elif not event.ok:
             failed[chat] = event
-        elif before is not None and before.text != event.text and event.at - before.at <= RIGHT_AFTER_S:
+        elif before is not None and before.text != event.text and event.at - before.at <= 600.0:
             pairs[before.text, event.text, words.get(chat, "")] += 1
     done = [each for each in reversed(store.calls.recent(-1)) if each.at >= since and each.outcome != "refused"]
     for answer in store.discoveries.answered(-1):

@@ -18,7 +18,7 @@ from learning_child import METHODS
 from learning_setting import RAIN, SUM, Setting
 from requirements import requirement
 
-from foretool.learning.checkpoints import RESUME_S, Checkpoints
+from foretool.learning.checkpoints import Checkpoints
 from foretool.learning.run import RUN, Busy
 from foretool.retrieval import methods
 from foretool.server.learning_schedule import LEARNING
@@ -101,7 +101,7 @@ def test_a_run_that_no_longer_fits_is_not_continued(two_methods: Setting, why: s
     folder = setting.config.storage.with_name("foretool.sqlite3.unfinished")
     now = 2e6
     if why == "old":
-        now += RESUME_S + 1
+        now += 86_401.0
     elif why == "other tasks":
         setting.demonstrate(SUM, RAIN, times=40, first=100)
     for path in folder.iterdir():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretool.learning.timeline import SHOWN, read_missed
+from foretool.learning.timeline import read_missed
 from foretool.storage.opening import open_store
 from foretool.storage.records import Discovery, Match, Miss, MissedNeed, Noticed, ToolId
 
@@ -33,7 +33,7 @@ def test_a_miss_gives_the_words_the_tool_and_what_stood_above_it() -> None:
         )
         assert read_missed(store, TOOLS) == [
             MissedNeed(2.0, "send a letter", ToolId("mail"), (ToolId("news"),)),
-            MissedNeed(5.0, "post it", ToolId("mail"), tuple(ToolId(f"t{at}") for at in range(SHOWN))),
+            MissedNeed(5.0, "post it", ToolId("mail"), tuple(ToolId(f"t{at}") for at in range(5))),
         ]
 
 

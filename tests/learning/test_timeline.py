@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from requirements import requirement
 
 from foretool.learning.timeline import (
-    MOST_REPLAYED,
     KnownModels,
     Timeline,
     drop_calls,
@@ -42,7 +41,7 @@ def test_the_first_model_is_judged_on_two_parts_of_the_latest_tasks() -> None:
     assert timeline(0, 300).parts_to_replay(None) == [(180, 240), (240, 300)]
     assert timeline(0, 30).parts_to_replay(None) == [(18, 30)]
     assert timeline(0, 9).parts_to_replay(None) == []
-    assert timeline(0, 5000).parts_to_replay(None)[0][0] == 5000 - MOST_REPLAYED
+    assert timeline(0, 5000).parts_to_replay(None)[0][0] == 4700
 
 
 def test_a_model_is_not_judged_on_tasks_that_it_has_seen() -> None:

@@ -8,7 +8,7 @@ import pytest
 from requirements import requirement
 
 from foretool.retrieval.document import Fields, definition_fields
-from foretool.retrieval.graph import FIELD, IDENTIFIER, LAMBDA, NAME, Edge, Graph, schema_edges
+from foretool.retrieval.graph import FIELD, LAMBDA, Edge, Graph, schema_edges
 from foretool.storage.records import Tool, ToolId
 
 
@@ -31,7 +31,7 @@ def test_a_tool_depends_on_what_gives_the_token_it_requires() -> None:
     delete = read("delete_account", "token", "status")
     (edge,) = Graph(schema_edges([login, delete]))
     told = "schema: u__delete_account requires 'token', u__login gives it"
-    assert edge == Edge(ToolId("u__login"), ToolId("u__delete_account"), IDENTIFIER, (told,))
+    assert edge == Edge(ToolId("u__login"), ToolId("u__delete_account"), 0.9, (told,))
 
 
 def test_fields_that_a_user_often_knows_and_optional_ones_count_less() -> None:
@@ -52,7 +52,7 @@ def test_edges_stay_within_an_upstream() -> None:
 
 def test_without_output_schemas_names_tell_where_ids_come_from() -> None:
     tools = [read("list_issues", "repo"), read("close_issue", "issue_id"), read("list_pulls", "repo")]
-    assert told(tools) == {("u__list_issues", "u__close_issue"): NAME}
+    assert told(tools) == {("u__list_issues", "u__close_issue"): 0.3}
 
 
 def test_evidence_for_one_pair_adds_up() -> None:

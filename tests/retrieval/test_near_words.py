@@ -11,7 +11,7 @@ from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.line import NeedScores
 from foretool.retrieval.near_words import FILE, LONGEST, MARKS, WEIGHT, near_terms
 from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.rankers.bm25 import MOST_NEAR, weigh_terms
+from foretool.retrieval.rankers.bm25 import weigh_terms
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.words import STOP_WORDS, stem
 from tests.support.tools import tool
@@ -97,7 +97,7 @@ def test_a_line_takes_the_few_near_words_that_tell_most() -> None:
     words = [line.split(" ")[1][:-1] for line in FILE.read_text("utf-8").splitlines()[5000:7000]]
     tools = corpus({f"t{number}": " ".join(words) for number in range(99)} | {"one": "an image", "two": "a meal"})
     line = NeedScores(tools, "photos of a breakfast", widened=True)
-    assert {"image", "meal"} <= set(line.spelled.values()) and len(line.spelled) <= MOST_NEAR
+    assert {"image", "meal"} <= set(line.spelled.values()) and len(line.spelled) <= 6
     assert not NeedScores(tools, "photos of a breakfast").spelled
     crowded = corpus({f"t{number}": "an image" for number in range(99)})
     assert not NeedScores(crowded, "photos", widened=True).spelled, "a word that every tool has tells nothing"

@@ -14,7 +14,6 @@ from requirements import requirement
 
 from foretool.server.config.servers import digest_entry
 from foretool.server.upstreams.connection import HANDSHAKE_S
-from foretool.server.upstreams.failure_memory import LASTING_S, OPEN_S
 from foretool.storage.opening import open_store
 from foretool.storage.records import Failure
 from foretool.storage.store import Store
@@ -139,9 +138,7 @@ async def test_an_edited_entry_is_a_new_server() -> None:
 
 @pytest.mark.slow
 @requirement("start:dead")
-@pytest.mark.parametrize(
-    ("reason", "longest"), [("command 'chatty' was not found", LASTING_S), (KINDS["refused"], OPEN_S)]
-)
+@pytest.mark.parametrize(("reason", "longest"), [("command 'chatty' was not found", 3600.0), (KINDS["refused"], 60.0)])
 async def test_a_failed_server_is_tried_ever_later_where_only_the_user_can_mend_it(reason: str, longest: float) -> None:
     with open_store(":memory:") as store:
         dead = FakeUpstream("chatty", missing=reason)

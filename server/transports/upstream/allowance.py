@@ -32,8 +32,8 @@ REPLY_S: Final = 0.02
 BYTE_S: Final = 0.05 / (1024 * 1024)
 """And each byte of the answer: a busy machine takes 30 ms for a mebibyte over HTTP."""
 
-ANSWERS_AT_ONCE: Final = 4
-MOST_ANSWERS: Final = 32
+_ANSWERS_AT_ONCE: Final = 4
+_MOST_ANSWERS: Final = 32
 """Answers to one server that are sent at a time, and that may wait before it is not read any more."""
 
 
@@ -149,7 +149,7 @@ class Answers:
     the server is not read while many wait."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Semaphore(ANSWERS_AT_ONCE)
+        self._turn = asyncio.Semaphore(_ANSWERS_AT_ONCE)
         self._waiting = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
@@ -157,14 +157,14 @@ class Answers:
     async def send(self, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Send one answer when its turn comes."""
         self._waiting += 1
-        if self._waiting > MOST_ANSWERS:
+        if self._waiting > _MOST_ANSWERS:
             self._has_room.clear()
         try:
             async with self._turn:
                 await begin()
         finally:
             self._waiting -= 1
-            if self._waiting <= MOST_ANSWERS:
+            if self._waiting <= _MOST_ANSWERS:
                 self._has_room.set()
 
     async def wait_for_room(self) -> None:

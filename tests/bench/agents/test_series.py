@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bench.agents.series import Turn, cost, find_roots, scripts
 from foretool.server.calls.json_paths import read_path
-from foretool.server.calls.series import MOST_LISTED
 
 
 def test_each_turn_reads_all_that_came_before() -> None:
@@ -15,7 +14,7 @@ def test_thirty_scripts_use_results_of_earlier_calls_alone() -> None:
     written = scripts("/files", "/repository")
     assert len(written) == len({each.task for each in written}) == 30
     for script in written:
-        assert len(script.calls) <= MOST_LISTED
+        assert len(script.calls) <= 20
         for number, each in enumerate(script.calls, 1):
             assert all(1 <= root < number for root in find_roots(each))
         assert all(1 <= read_path(path).root <= len(script.calls) for path in script.wanted)

@@ -12,7 +12,7 @@ from msgspec import convert
 from msgspec.structs import replace
 from starlette.requests import Request
 
-from foretool.desk.page.access import COOKIE, LINK_S, VIEWER, PageDoor, Viewer, admits, viewer_of
+from foretool.desk.page.access import COOKIE, VIEWER, PageDoor, Viewer, admits, viewer_of
 from foretool.server.config.loader import load
 from foretool.server.config.settings import PerUserEntry
 
@@ -48,7 +48,7 @@ async def test_a_wrong_key_does_not_use_the_link_up(door: PageDoor) -> None:
 async def test_the_link_ends_after_five_minutes(tmp_path: Path) -> None:
     now = [0.0]
     door = make_door(write_config(tmp_path), lambda: now[0])
-    now[0] = LINK_S + 1
+    now[0] = 301.0
     async with browser(door, opened=False) as client:
         assert (await client.get(door.link)).status_code == 403
 

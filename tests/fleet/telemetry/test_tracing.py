@@ -11,7 +11,6 @@ from requirements import requirement
 from telemetry_fakes import watched
 
 from foretool.fleet.telemetry.tracing import (
-    MOST_CONTENT,
     MOST_TEXT,
     MOST_TOOLS,
     ToolNames,
@@ -213,7 +212,7 @@ async def test_contents_leave_only_where_the_config_says_so() -> None:
     async with watched(calc, content=lambda text: text.replace(secret, "***")) as at:
         await at.stage.client.initialize()
         await at.stage.client.call_tool("calc__add", {"pin": secret})
-        await at.stage.client.call_tool("calc__add", {"pin": "x" * MOST_CONTENT})
+        await at.stage.client.call_tool("calc__add", {"pin": "x" * 8192})
         await at.stage.client.discover(f"find {secret}")
         first, second = [dict(each.attributes or {}) for each in at.spans("CLIENT") if each.name == "tools/call add"]
         search = dict(at.span("retrieval foretool").attributes or {})

@@ -17,7 +17,6 @@ from foretool.learning.rankers.masstool import (
     FAINT,
     LEAST_PRIOR,
     LEAST_TRUST,
-    NEIGHBOURS,
     PEAK,
     SHARPNESS,
     Familiarity,
@@ -125,7 +124,7 @@ def test_the_nearest_tasks_vote_by_how_alike_they_are() -> None:
     first, second = 1.0, exp(-SHARPNESS * 0.1)
     assert votes(likeness)[:2] == pytest.approx([first / (first + second), second / (first + second)], rel=1e-5)
     many = votes(np.linspace(0.0, 1.0, 100, dtype=np.float32))
-    assert (many > 0).sum() == NEIGHBOURS
+    assert (many > 0).sum() == 20
     assert votes(np.empty(0, np.float32)).tolist() == []
 
 

@@ -11,7 +11,7 @@ from requirements import requirement
 
 from foretool.learning.rankers.masstool import NAME, VERSION, MassTool
 from foretool.learning.training import Material, TooLittle
-from foretool.learning.training.masstool import FEW, FOLDS, METHOD, fit_detection, keep_back
+from foretool.learning.training.masstool import FEW, METHOD, fit_detection, keep_back
 from foretool.learning.training.masstool_head import stack_rows
 from foretool.retrieval.model_format import Floats, pack, unpack
 from foretool.retrieval.ranking import Query
@@ -177,7 +177,7 @@ def test_detection_counts_both_answers_alike() -> None:
 def test_the_texts_of_one_episode_are_kept_back_together() -> None:
     few = np.repeat(np.arange(20), 3)  # 20 episodes of three texts each
     parts = keep_back(few, np.random.default_rng(5))
-    assert sorted(np.concatenate(parts).tolist()) == list(range(60)) and len(parts) == FOLDS
+    assert sorted(np.concatenate(parts).tolist()) == list(range(60)) and len(parts) == 4
     many = np.repeat(np.arange(FEW), 3)
     (part,) = keep_back(many, np.random.default_rng(5))
     assert 0.14 * len(many) < len(part) <= 0.15 * len(many)

@@ -13,7 +13,6 @@ from foretool.retrieval.document import Document
 from foretool.retrieval.rankers import bm25 as rankers_lexical
 from foretool.retrieval.rankers.bm25 import (
     FIELDS,
-    K1,
     KINDRED_WEIGHT,
     SAID,
     WRITTEN_WEIGHT,
@@ -67,7 +66,7 @@ def textbook_bm25(documents: Sequence[Sequence[str]], query: Sequence[str], k1: 
 def test_one_field_is_textbook_bm25(documents: list[list[str]], query: set[str]) -> None:
     lexical = index([[document] for document in documents], [Field(1, 0.75)])
     hits = lexical.hits(dict.fromkeys(query, 1.0))
-    expected = textbook_bm25(documents, sorted(query), K1, 0.75)
+    expected = textbook_bm25(documents, sorted(query), 1.2, 0.75)
     assert [hits.get(slot, 0.0) for slot in range(len(documents))] == pytest.approx(expected, abs=1e-5)
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from foretool.server.catalog.resource_owners import (
     MOST_EXPRESSIONS,
-    MOST_LINKS,
     MOST_TEMPLATES,
     MOST_URIS,
     ResourceOwners,
@@ -115,7 +114,7 @@ def test_a_template_belongs_to_the_first_that_lists_it() -> None:
 def test_of_a_server_that_lists_without_end_some_is_remembered() -> None:
     found = owners(a=[f"x:{number}" for number in range(MOST_URIS + 1)] + ["y:" + "1" * 10_000])
     finish(found.note_templates("a", (f"z:{number}{{x}}" for number in range(MOST_TEMPLATES + 1))))
-    found.note_links("a", (f"l:{number}" for number in range(MOST_LINKS + 1)))
+    found.note_links("a", (f"l:{number}" for number in range(1001)))
     assert (len(found._listed["a"]), len(found._templates["a"])) == (MOST_URIS, MOST_TEMPLATES)
     assert next(iter(found._linked["a"])) == "l:1"
 

@@ -15,7 +15,7 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 from tiny_model import DIMENSION, write_model  # noqa: E402
 
 from foretool.retrieval.encoders import open_encoder, resolve_weights  # noqa: E402
-from foretool.server.catalog.workers import COMMAND, MISSING_STATUS  # noqa: E402
+from foretool.server.catalog.workers import COMMAND  # noqa: E402
 
 WORKER = [*COMMAND, "embed"]
 
@@ -35,7 +35,7 @@ def test_it_answers_in_order_and_ends(tmp_path: Path) -> None:
 def test_it_says_what_is_missing(tmp_path: Path) -> None:
     command = [*WORKER, str(tmp_path)]
     done = subprocess.run(command, input=b'"a"\n', capture_output=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (MISSING_STATUS, b"")
+    assert (done.returncode, done.stdout) == (3, b"")
     assert b"or model.safetensors in it" in done.stderr
 
 

@@ -15,7 +15,7 @@ from requirements import requirement
 
 from foretool.retrieval.ranking import Evidence, Ranked, Ranking
 from foretool.server.config.settings import JudgeEntry
-from foretool.server.discovery.judge import NONE, OFFERED, PART, JudgeError, apply_choice, read_answer, write_question
+from foretool.server.discovery.judge import NONE, PART, JudgeError, apply_choice, read_answer, write_question
 from foretool.storage.records import ToolId
 
 KEY, SECRET = "s3cret-key", "hunter2hunter2"
@@ -118,7 +118,7 @@ async def test_the_chosen_tool_comes_first_for_one_request(path: str) -> None:
     async with judged(lambda body: offered(body)[7], path) as (stage, endpoint):
         before = (await stage.client.discover(TASK))["matches"]
         (body,) = endpoint.asked
-        assert len(offered(body)) == OFFERED and before[0]["name"] == offered(body)[7]
+        assert len(offered(body)) == 20 and before[0]["name"] == offered(body)[7]
         assert f"authorization: bearer {KEY}" in endpoint.heads[0].lower()
         where = "/v1/systemone" if path.endswith("one") else "/v1/chat/completions"
         assert endpoint.heads[0].startswith(f"POST {where} ")

@@ -23,7 +23,7 @@ from foretool.server.catalog.embedding import Embedder, open_encoders
 from foretool.server.catalog.search import Search
 from foretool.server.commands.forget import _digests_of
 from foretool.server.config.settings import Settings
-from foretool.server.discovery.query_vectors import LOOKS, QueryVectors
+from foretool.server.discovery.query_vectors import QueryVectors
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
 from foretool.storage.records import Discovery, Prompt
@@ -102,7 +102,7 @@ async def test_a_text_that_is_not_on_record_leaves_none(folder: str, store: Stor
     async with keeping(folder, store) as (vectors, search, _):
         find_in(search, TASK)
         record(store, "something else")
-        for _ in range(LOOKS):
+        for _ in range(5):
             await vectors.tick()
         record(store, TASK)
         await vectors.tick()

@@ -11,8 +11,6 @@ from foretool.retrieval.tokens import count_tokens, estimate
 from foretool.server.hints.texts import (
     HEAD,
     MOST,
-    MOST_NEXT,
-    NEXT_TOKENS,
     TOKENS,
     TOOLS,
     Hint,
@@ -132,5 +130,5 @@ def test_a_tool_is_named_only_where_its_chance_is_worth_its_tokens() -> None:
 def test_a_hint_is_short_whatever_servers_say() -> None:
     many = [callable_tool(f"s__tool_with_a_rather_long_name_{n}", n % 9) for n in range(50)]
     hint = written({each.id: 0.9 for each in many}, *many)
-    assert hint is not None and len(hint.tools) <= MOST_NEXT and hint.tokens <= NEXT_TOKENS
+    assert hint is not None and len(hint.tools) <= 5 and hint.tokens <= 140
     assert "IGNORE" not in hint.text and "\n" not in hint.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from foretool.server.ledger.diffs import MOST_WORDS, diff_definitions, diff_texts
+from foretool.server.ledger.diffs import diff_definitions, diff_texts
 
 OLD = {"name": "t", "description": "Reads a file.", "inputSchema": {"type": "object"}, "annotations": {"x": 1}}
 
@@ -39,7 +39,7 @@ def test_unchanged_words_are_left_out_and_long_texts_are_compared_by_line() -> N
     (line,) = diff_texts(f"{words} a {words}", f"{words} b {words}")
     assert line.plain.startswith("[...] 88 ")
     assert line.plain.strip().endswith("11 [...]")
-    many = "x " * (MOST_WORDS + 1)
+    many = "x " * 3001
     assert [each.plain[0] for each in diff_texts(many, f"{many}\ny")] == [" ", "+"]
 
 

@@ -11,7 +11,6 @@ from foretool.server.ledger.story import (
     CAUSES,
     NOTICED,
     RECOVERED,
-    STEPS_BEFORE,
     read_miss_story,
     read_story,
     say_cost,
@@ -32,7 +31,7 @@ def test_a_long_conversation_is_cut_but_keeps_its_list(store: Store) -> None:
     store.calls.record([call("s", 1000.0 + at) for at in range(40)])
     missed = replace(MISS, session="s", at=1020.5, tool=WEATHER, call=0, exposure=1)
     story = read_story(store, missed)
-    assert [step.kind for step in story] == ["list", *["call"] * STEPS_BEFORE, "miss", "call", "call", "call"]
+    assert [step.kind for step in story] == ["list", *["call"] * 12, "miss", "call", "call", "call"]
     assert [step.at for step in story] == sorted(step.at for step in story)
 
 

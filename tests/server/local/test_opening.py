@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from requirements import requirement
 
-from foretool.server.local.opening import MOST_BYTES, PLACES, KeptAnswers, Opening, forget_answers
+from foretool.server.local.opening import MOST_BYTES, KeptAnswers, Opening, forget_answers
 from foretool.server.local.places import ProxyIdentity
 
 LINE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}'
@@ -73,7 +73,7 @@ def test_the_greeting_of_the_newest_era_is_kept_too(config: Path) -> None:
 def test_a_client_whose_lines_never_come_again_fills_no_disk(config: Path) -> None:
     for number in range(100):
         answers(config).keep(LINE + b" " * number, ANSWER)
-    assert len(list((config.parent / "run").iterdir())) <= PLACES
+    assert len(list((config.parent / "run").iterdir())) <= 16
 
 
 @requirement("windows:opening")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foretool.server.methods.question_limit import MOST_ASKED, MOST_OPEN, MOST_QUESTION, OPEN_S, RATE, QuestionLimit
+from foretool.server.methods.question_limit import MOST_ASKED, MOST_OPEN, MOST_QUESTION, RATE, QuestionLimit
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import EMPTY, Message
 from foretool.server.upstreams.connection import Request
@@ -48,7 +48,7 @@ def test_a_question_that_is_taken_back_or_never_answered_makes_room() -> None:
     told.limit.close("u", 3)
     assert told.ask("a", course) is not None
     assert told.ask("b", course) is None
-    told.now += OPEN_S + 1
+    told.now += 601.0
     assert told.ask("c", course) is not None
 
 

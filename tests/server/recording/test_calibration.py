@@ -14,9 +14,6 @@ from requirements import requirement
 from foretool.retrieval.calibration import AS_SHIPPED, Platt, Recalibration
 from foretool.server.recording import calibration
 from foretool.server.recording.calibration import (
-    FOLLOWS_S,
-    LEAST,
-    OF_ONE_TOOL,
     Calibration,
     Recalibrator,
     discovery_outcomes,
@@ -70,7 +67,7 @@ def test_neither_one_tool_nor_a_task_that_repeats_decides_for_all_others() -> No
     others = [outcome(at, 0.6, None if at % 2 else 1) for at in range(40)]
     always = [outcome(at, 0.6, 1, "called_by_its_own_text") for at in range(40, 640)]
     alone, beside = (fit_calibration(each).map.first(0.6) for each in (others, [*others, *always]))
-    few = fit_calibration([*others, *always[:OF_ONE_TOOL]]).map.first(0.6)
+    few = fit_calibration([*others, *always[:5]]).map.first(0.6)
     assert beside == pytest.approx(few)
     assert alone < beside < 0.65
 
@@ -128,7 +125,7 @@ def kept(tmp_path: Path) -> Iterator[Store]:
     """A record by which the gate is too sure."""
     with open_store(tmp_path / "store.sqlite3") as store:
         with store.atomic():
-            for outcome in drawn(LEAST + 50, worth=0.5):
+            for outcome in drawn(250, worth=0.5):
                 told(store, outcome)
         yield store
 
@@ -217,7 +214,7 @@ def test_a_discovery_has_no_outcome_if_no_call_soon_follows_in_its_conversation(
     with open_store(":memory:") as store:
         asked(store, 10.0, A, session="one")
         asked(store, 20.0, A, session="two")
-        called(store, 20.0 + FOLLOWS_S + 1, C, session="two")
+        called(store, 1821.0, C, session="two")
         asked(store, 30.0, A, session="three", handle="x")
         asked(store, 31.0, A, session="three", handle="y")
         called(store, 32.0, C, hidden=False, session="three")

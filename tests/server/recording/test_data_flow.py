@@ -10,7 +10,7 @@ from fakes import live_config
 from requirements import requirement
 
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.server.recording.data_flow import CHATS, RESULT_BYTES, WAITING, FlowWatch
+from foretool.server.recording.data_flow import RESULT_BYTES, WAITING, FlowWatch
 from foretool.storage.records import ToolId
 
 CHAT = ("session", "")
@@ -72,7 +72,7 @@ def test_no_more_waits_than_can_be_read() -> None:
     assert len(watch._waiting) == WAITING
     while watch.look():
         pass
-    assert len(watch._talks) == CHATS
+    assert len(watch._talks) == 64
 
 
 @requirement("learn:opt-out")

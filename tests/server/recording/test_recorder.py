@@ -12,7 +12,7 @@ from stored_records import calls_of
 
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol.jsonrpc import raw
-from foretool.server.recording.recorder import KEEP, MOST_BEHIND, Recorder
+from foretool.server.recording.recorder import KEEP, Recorder
 from foretool.storage.records import (
     AuditFilter,
     Call,
@@ -208,7 +208,7 @@ def test_records_behind_answers_are_written_with_the_next_second_or_when_many_wa
     (miss,) = store.calls.misses(0.0)
     assert store.sessions.exposure(miss.exposure) is not None and miss.call == store.calls.recent(1)[0].id
     assert recorder.backlog.waiting == 0 and recorder.backlog.failures == 0
-    for _ in range(MOST_BEHIND):
+    for _ in range(2000):
         recorder.call(CALL)
     recorder.commit()
     assert recorder.backlog.waiting == 0

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from requirements import requirement
 from stored_records import CALL
 
-from foretool.server.recording.retention import DAY_S, EVERY_S, SETTLED_S, Retention
+from foretool.server.recording.retention import DAY_S, SETTLED_S, Retention
 from foretool.storage.opening import open_store
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +42,7 @@ async def test_of_two_proxies_one_deletes_in_an_hour(tmp_path: Path) -> None:
             await each.finish()
             one.calls.record([replace(CALL, at=DAY_S)])
         assert len(one.calls.recent(-1)) == 2
-        now[0] += EVERY_S
+        now[0] += 3600.0
         both[1].tick()
         await both[1].finish()
         assert one.calls.recent(-1) == []

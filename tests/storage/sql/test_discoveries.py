@@ -7,7 +7,6 @@ from stored_records import CALL, DISCOVERY, SESSION
 
 from foretool.storage.records import AnswerSummary, Match, Prompt, StepRecord, ToolId
 from foretool.storage.sql.calls import first_call
-from foretool.storage.sql.discoveries import LATEST
 from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.store import Store
 
@@ -33,7 +32,7 @@ def test_the_latest_tasks_are_looked_for_among_the_latest_records_alone(store: S
     store.sessions.begin(SESSION)
     store.discoveries.add(replace(DISCOVERY, at=1.0, task="long ago"))
     store.tasks.add_prompt(Prompt(2.0, "a prompt"))
-    for at in range(LATEST):
+    for at in range(250):
         store.discoveries.add(replace(DISCOVERY, at=10.0 + at, task="the same" if at % 2 else ""))
     assert store.tasks.latest(5) == ["the same", "a prompt"]
     assert store.tasks.texts() == ["the same", "a prompt", "long ago"]

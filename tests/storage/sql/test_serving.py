@@ -7,7 +7,6 @@ from stored_records import FAILURE, STATE
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId, WorkingSet
-from foretool.storage.sql.sessions import KEPT_S
 from foretool.storage.store import Store
 
 
@@ -48,6 +47,6 @@ def test_a_failure_is_known_by_its_entry_until_that_works(store: Store) -> None:
     assert store.serving.failures() == [edited, replace(FAILURE, times=4, last_at=10.0)]
     store.serving.clear_failure("dead", "e1")
     assert store.serving.failures() == [edited]
-    late = replace(FAILURE, last_at=edited.last_at + KEPT_S + 1)
+    late = replace(FAILURE, last_at=edited.last_at + 30 * 86_400.0 + 1)
     store.serving.save_failure(late)  # of an entry that nobody has tried for so long nothing is kept
     assert store.serving.failures() == [late]
