@@ -63,10 +63,14 @@ _VARIABLES: Final = {
     "shell": "It gives foretool every variable of the shell that it was started from.",
     "few": "It gives foretool only a few variables (`HOME`, `PATH` and others that the MCP SDKs pass on)."
     " Put what else your servers need into `env` of the entry.",
-    "desktop": "Started from the desktop it lacks the variables of your shell, also most of its `PATH`. Put what your"
-    " servers need into `env` of the entry, and write programs with their full paths. `foretool doctor` says which"
-    " are missing.",
+    "desktop": "Started from the desktop it lacks the variables of your shell: [what to do](README.md#variables).",
 }
+
+_DESKTOP: Final = (
+    "A client that is started from the desktop lacks the variables of your shell, also most of its `PATH`. Put what your"
+    " servers need into `env` of the entry, and write programs with their full paths. `foretool doctor` says which are"
+    " missing."
+)
 
 
 def read_facts() -> list[ClientPage]:
@@ -109,7 +113,7 @@ def write_index() -> str:
     for page in read_facts():
         hook = "yes" if _hook(page) else "no"
         lines.append(f"| [{page.title}]({name_of(page)}) | {policy_of(page)} | {hook} | {page.tried or 'no'} |")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", "## Variables", "", _DESKTOP, ""])
 
 
 def policy_of(page: ClientPage) -> str:

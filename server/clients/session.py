@@ -232,7 +232,7 @@ class Session:
         self.list = SessionList(record, shows_pages=shows_pages)
         self.has_list = has_list
         self.told_absent: set[str] = set()
-        """Servers of which an answer has said that they are down, and `answer.UNREAD` once one asked for English."""
+        """Servers of which an answer has said that they are down, and a mark once one asked for English."""
         self._agreed: set[tuple[str, str, str]] = set()
         """Tools that the user agreed to run, each with the definition that was agreed to."""
         self._bypassed: set[tuple[int, ToolId]] = set()

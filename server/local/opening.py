@@ -6,8 +6,8 @@ clients wait. So each answer to `initialize` is kept, together with the very lin
 same line gets the same answer, as long as the config, the storage and the installation are the same and nothing was
 decided about a server's texts. A client without such an answer gets one that is true of any config, if a new proxy does
 not answer within `_PATIENCE_S`. In both cases the proxy still takes in the line; its own answer is kept, and does not
-go to the client. Where the two differ the proxy is told so (`UNTOLD`): what its servers say of themselves may stand in its
-own alone.
+go to the client. Where the two differ the proxy is told so (`UNTOLD`): what its servers say of themselves may stand in
+its own alone.
 
 Every window imports this file, so it imports nothing that takes memory.
 """
