@@ -67,9 +67,9 @@ _VARIABLES: Final = {
 }
 
 _DESKTOP: Final = (
-    "A client that is started from the desktop lacks the variables of your shell, also most of its `PATH`. Put what your"
-    " servers need into `env` of the entry, and write programs with their full paths. `foretool doctor` says which are"
-    " missing."
+    "A client that is started from the desktop lacks the variables of your shell, also most of its `PATH`. Put what"
+    " your servers need into `env` of the entry, and write programs with their full paths. `foretool doctor` says which"
+    " are missing."
 )
 
 
