@@ -136,7 +136,7 @@ _MOST_REPLAYED: Final = 300
 _MOST_STEPS: Final = 500
 """Calls of the replayed tasks, as long as there are `_LEAST_OF_PART` tasks."""
 _LONGEST_REPLAYED: Final = 20
-"""Calls of one task that are replayed; the same figure as in `learning.training.replay`, which needs numpy to import."""
+"""Calls of one task that are replayed, as in `learning.training.replay`, which needs numpy to import."""
 _MUCH_KNOWN: Final = 200
 """After so many tasks the replayed ones are one part: a second training tells little more and costs as much again."""
 _SHARE_REPLAYED: Final = 0.4
