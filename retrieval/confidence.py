@@ -29,7 +29,7 @@ from foretool.storage.records import Level
 
 HIGH, _MEDIUM = 0.90, 0.55
 """Where the first tool is right with the one probability, the level is high; medium where a needed tool is among the
-first `_WITHIN` with the other."""
+first `WITHIN` with the other."""
 _LEAST_HIGH = 0.85
 """Where the first tool is right with a lower probability before recalibration, the level is not high, however often the
 log of this machine was right: it says nothing of a task whose tool is not there."""
@@ -43,7 +43,7 @@ LEAST_SHOWN = 3
 """A task often takes more than the one tool that the gate speaks of, and a line more costs little."""
 MOST_SHOWN = 25
 """The most tools that one answer shows unasked."""
-_WITHIN = 5
+WITHIN = 5
 """The level says how likely a needed tool is among this many."""
 FAINTEST = 0.35
 """Words whose match is weaker than this match by chance."""
@@ -121,7 +121,7 @@ class Judgement(Struct, frozen=True):
 
     level: Level
     probability: float | None
-    """How likely a needed tool is among the first `_WITHIN`, before calibration; None without words to be met."""
+    """How likely a needed tool is among the first `WITHIN`, before calibration; None without words to be met."""
     k: int
     """How many tools to show, best first; 0 where none fits."""
     chances: tuple[float, ...] = ()
@@ -130,10 +130,10 @@ class Judgement(Struct, frozen=True):
     """How likely a needed tool is among the first 1, 2, ... tools, before calibration."""
 
     def among(self, shown: int) -> float | None:
-        """Return how likely a needed tool is among so many shown tools, at most `_WITHIN` of them."""
+        """Return how likely a needed tool is among so many shown tools, at most `WITHIN` of them."""
         if not self.held or shown < 1:
             return self.probability
-        return self.held[min(shown, _WITHIN, len(self.held)) - 1]
+        return self.held[min(shown, WITHIN, len(self.held)) - 1]
 
 
 def judge(ranking: Ranking, recalibration: Recalibration = AS_SHIPPED) -> Judgement:
@@ -145,7 +145,7 @@ def judge(ranking: Ranking, recalibration: Recalibration = AS_SHIPPED) -> Judgem
     if not ranking.evidence:
         return Judgement("low", None, min(MOST_SHOWN, len(ranking.ranked)), chances)  # ranked by usage alone
     held = tuple(_held(ranking, chances))
-    said = held[min(_WITHIN, len(held)) - 1]
+    said = held[min(WITHIN, len(held)) - 1]
     is_learned = _is_learned(ranking, chances)
     if not is_learned and all(_is_chance(each, said) for each in ranking.evidence):
         return Judgement("none", said, 0, chances, held)

@@ -461,10 +461,10 @@ def _say_unready(planned: Sequence[FileChange], own: Path) -> None:
     }
     if lacking:
         output.say(f"\n{output.plural(len(lacking), 'server')} will not start, here or in your client:", "yellow")
-        for name, why in list(lacking.items())[:SHOWN]:
+        for name, why in list(lacking.items())[:_SHOWN]:
             output.say_paragraph(f"{name}: {why}", "  ", "    ")
-        if len(lacking) > SHOWN:
-            output.say(f"  and {len(lacking) - SHOWN} more")
+        if len(lacking) > _SHOWN:
+            output.say(f"  and {len(lacking) - _SHOWN} more")
 
 
 def _start(place: Path | None, as_json: bool, may_ask: bool) -> Diagnosis:
