@@ -16,7 +16,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import OTHER_PREFIX
 from foretool.server.config import jsonc
 from foretool.server.config.codes import Code
-from foretool.server.config.errors import Coded, dotted, printable_line
+from foretool.server.config.errors import Coded, dotted, lacks_folder, printable_line
 from foretool.server.config.files import read_regular
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.risks import find_risks
@@ -109,7 +109,7 @@ def check_config(config: Config) -> Iterator[Finding]:
     for name, said in config.broken.items():
         cause = explain_entry(said, config.path)
         # Started in a folder that a client has open, the entry is as it should be.
-        found = note if cause.code is Code.FOLDER_OF_CLIENT else problem
+        found = note if lacks_folder(said) else problem
         yield found("config", cause.code, f"{name}: {cause.what}", cause.do, name)
     for said in config.warnings:
         code = said.code if isinstance(said, Coded) else Code.KEY_NOT_READ
@@ -149,6 +149,8 @@ def check_config(config: Config) -> Iterator[Finding]:
 def explain_entry(said: str, path: Path) -> Cause:
     """Return what is wrong with an entry that cannot be used. `said`: the message of the config `path`."""
     code = said.code if isinstance(said, Coded) else Code.SERVER_ENTRY
+    if lacks_folder(said):
+        return Cause(code, said, "nothing, if it is for windows with an open folder alone")
     return Cause(code, said, f"correct that line of {printable_line(str(path))}; the other servers work")
 
 

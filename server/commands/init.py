@@ -19,7 +19,7 @@ from foretool.server.checks.programs import is_missing
 from foretool.server.commands import doctor, edits, hint, output
 from foretool.server.commands.options import config_option, json_option, type_again
 from foretool.server.config import keyrings
-from foretool.server.config.errors import ConfigError, guess
+from foretool.server.config.errors import ConfigError, guess, lacks_folder
 from foretool.server.config.files import read_regular
 from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load, parse
@@ -274,8 +274,9 @@ def _wants_prompt_hook(files: Sequence[Path]) -> bool:
     names = [client for client, hook in HOOKS.items() if Path(hook.file).expanduser() in files]
     by_client = {each.client: each.title for each in client_files(this_machine())}
     who = " and ".join(dict.fromkeys(by_client.get(name, name) for name in names)) or "Your client"
+    output.say()
     output.say_paragraph(
-        f"\n{who} can run foretool at each of your prompts, to name the model likely tools. Your prompts are then on"
+        f"{who} can run foretool at each of your prompts, to name the model likely tools. Your prompts are then on"
         " record on this machine, like the tasks of searches; foretool forget deletes them."
     )
     return click.confirm("Do that?", default=False)
@@ -455,7 +456,11 @@ def _say_unready(planned: Sequence[FileChange], own: Path) -> None:
         config = parse(text, own)
     except ConfigError:
         return  # `load` says it behind the changes
-    lacking = {name: re.sub(r"^.*?:\d+:\d+: (?:mcpServers\.\S+: )?", "", said) for name, said in config.broken.items()}
+    bound = [name for name, said in config.broken.items() if lacks_folder(said)]
+    lacking = {
+        name: re.sub(r"^.*?:\d+:\d+: (?:mcpServers\.\S+: )?", "", said)
+        for name, said in config.broken.items() if name not in bound
+    }  # fmt: skip
     lacking |= {
         name: f"{server.command} is not on PATH" for name, server in config.servers.items() if is_missing(server)
     }
@@ -465,6 +470,10 @@ def _say_unready(planned: Sequence[FileChange], own: Path) -> None:
             output.say_paragraph(f"{name}: {why}", "  ", "    ")
         if len(lacking) > _SHOWN:
             output.say(f"  and {len(lacking) - _SHOWN} more")
+    if bound:
+        run = "runs" if len(bound) == 1 else "run"
+        output.say()
+        output.say_paragraph(f"{', '.join(bound)} {run} only in windows that have a folder open.", "", "  ")
 
 
 def _start(place: Path | None, as_json: bool, may_ask: bool) -> Diagnosis:

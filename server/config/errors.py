@@ -51,6 +51,12 @@ class ConfigError(Exception):
         return Coded(str(self), self.code)
 
 
+def lacks_folder(said: str) -> bool:
+    """Return whether an entry cannot be used only because no folder is open: the same server runs where one is. `said`:
+    what is wrong with the entry."""
+    return isinstance(said, Coded) and said.code is Code.FOLDER_OF_CLIENT
+
+
 class Invalid(Exception):
     """One value cannot be used; `path` leads to it from the top of the file."""
 

@@ -153,10 +153,13 @@ def test_a_dry_run_says_what_cannot_start_and_how_to_go_on_with_the_same_options
         "gone": {"command": "no-such-program-here"},
         "brave": {"command": "env", "env": {"KEY": "${NO_SUCH_KEY}"}},
         "good": {"command": "env"},
+        "files": {"command": "env", "args": ["${workspaceFolder}"]},
     }
     (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    monkeypatch.chdir(home)
     assert run(["init", "--profiles", "--no-hook", "--dry-run"]) == 0
     out = capsys.readouterr().out
+    assert "\nfiles runs only in windows that have a folder open.\n" in out
     assert "\n2 servers will not start, here or in your client:\n" in out
     assert "\n  gone: no-such-program-here is not on PATH\n" in out
     assert "\n  brave: variable NO_SUCH_KEY is not set: write its value there" in out and "  good:" not in out
