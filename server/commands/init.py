@@ -274,7 +274,7 @@ def _wants_prompt_hook(files: Sequence[Path]) -> bool:
     names = [client for client, hook in HOOKS.items() if Path(hook.file).expanduser() in files]
     by_client = {each.client: each.title for each in client_files(this_machine())}
     who = " and ".join(dict.fromkeys(by_client.get(name, name) for name in names)) or "Your client"
-    output.say()
+    output.say_lines("")
     output.say_paragraph(
         f"{who} can run foretool at each of your prompts, to name the model likely tools. Your prompts are then on"
         " record on this machine, like the tasks of searches; foretool forget deletes them."
@@ -472,7 +472,7 @@ def _say_unready(planned: Sequence[FileChange], own: Path) -> None:
             output.say(f"  and {len(lacking) - _SHOWN} more")
     if bound:
         run = "runs" if len(bound) == 1 else "run"
-        output.say()
+        output.say_lines("")
         output.say_paragraph(f"{', '.join(bound)} {run} only in windows that have a folder open.", "", "  ")
 
 

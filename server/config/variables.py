@@ -167,8 +167,9 @@ class Expansion(Struct):
         home = os.path.realpath(home_of(self.environ))
         if os.path.commonpath((folder, home)) == folder:
             problem = (
-                f"{written} is the folder that a client has open; foretool was started in {printable_line(folder)}, which"
-                " holds all your files, so the server does not run: open a folder in the client, or write a full path"
+                f"{written} is the folder that a client has open; foretool was started in {printable_line(folder)},"
+                " which holds all your files, so the server does not run: open a folder in the client, or write a full"
+                " path"
             )
             raise Invalid(self.path, problem, code=Code.FOLDER_OF_CLIENT)
         return folder
