@@ -28,8 +28,9 @@ the client searched again), a discovery without a match, a name that no upstream
 that did what the tool does (`shell`)."""
 
 Cause = Literal[
-    "rank", "budget", "stale", "gate", "policy", "offline", "preparing", "denied", "failing", "app", "bypass", "unknown"
-]
+    "rank", "budget", "stale", "gate", "policy", "offline", "preparing", "denied", "failing", "app", "bypass", "unused",
+    "unknown",
+]  # fmt: skip
 Approval = Literal["approved", "held", "blocked"]
 """`held`: waits for the user's decision; `blocked`: the user has refused it. Only what is approved is served."""
 

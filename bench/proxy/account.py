@@ -435,7 +435,7 @@ def expect(pursuit: Pursuit) -> Iterator[Expected]:
         cost = (0, 0) if paying else (1, search.tokens)
         if any(call.tool == search.wanted for _, call, _ in paying):
             yield Expected(noticed, search.wanted, *cost, search, search.listed)
-        elif not search.fits or search is not pursuit.searches[-1]:
+        else:
             yield Expected(noticed, "", *cost, search, search.listed)
 
 

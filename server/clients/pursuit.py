@@ -90,7 +90,8 @@ class Pursuit(Struct):
     searches: list[RecentSearch] = field(default_factory=list)
     needs: list[Need] = field(default_factory=list)
     is_over: bool = False
-    """The next search begins another one."""
+    """The client went on to something else, or its session ended or was idle: a search that led to no call was in vain,
+    and the next one begins another pursuit."""
 
     @property
     def is_open(self) -> bool:
@@ -204,8 +205,8 @@ class Pursuit(Struct):
             return replace(
                 search.miss, tool=tool, rank=search.rank_of(tool), recovered=recovered, cause=cause, change=change
             )
-        is_followed = place < len(self.searches) - 1
-        return search.miss if search.miss.noticed == "nothing_found" or is_followed else None
+        is_answered = self.is_over or place < len(self.searches) - 1
+        return search.miss if search.miss.noticed == "nothing_found" or is_answered else None
 
 
 def _was_for(search: RecentSearch, miss: Miss) -> bool:
@@ -223,6 +224,6 @@ def _share(total: int, count: int) -> list[int]:
 def _explain(search: RecentSearch, tool: str) -> tuple[Cause, str]:
     """Return why a search did not show a tool that is known by now, and what would have helped."""
     miss = search.miss
-    if miss.cause != "unknown" or not search.shown:
+    if miss.cause not in ("unknown", "unused") or not search.shown:
         return miss.cause, miss.change
     return "rank", f"describe {tool} in the words of this task, or let foretool learn from it"

@@ -11,6 +11,7 @@ from typing import Any, Final
 from foretool.server.clients.client import LEVELS, Client, Router
 from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.clients.kept_results import KeptResults
+from foretool.server.clients.pursuit import Settled
 from foretool.server.clients.session import Session, SessionMemo
 from foretool.server.config.loader import LiveConfig
 from foretool.server.lists.epochs import ListKeeper
@@ -106,10 +107,13 @@ class ClientRegistry:
         client.end_sessions()
 
     def expire(self) -> None:
-        """Give up questions to clients that nobody has answered in time; called about once a second."""
+        """Give up questions to clients that nobody has answered in time, and record the latest searches that led to no
+        call; called about once a second."""
         now = time.monotonic()
         for client in self._clients:
             client.expire(now)
+            for session in client.sessions():
+                self._write(session.rest(self._recorder.now()))
 
     def tool_list(self, client: Client) -> ToolList:
         return ToolList(client, self._lists, self._config)
@@ -144,9 +148,14 @@ class ClientRegistry:
     def end_session(self, session: Session, *, goes_on: bool = False) -> None:
         """Forget a session; `goes_on`: at another replica, so it has not ended."""
         if not goes_on:
+            self._write(session.end())
             self._recorder.end_session(session.record.key)
         self._flows.forget(session.record.key)
         self._kept.forget(session.record.key)
+
+    def _write(self, settled: Settled) -> None:
+        if settled.new or settled.changed:
+            self._recorder.settle(settled.new, settled.changed)
 
     async def wait_for_answers(self, patience_s: float) -> None:
         """Wait until every request except subscriptions is answered, at most `patience_s` seconds."""

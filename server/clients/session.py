@@ -85,7 +85,6 @@ class ChatMemo(Struct, frozen=True, omit_defaults=True):
     hinted: list[ToolId] = []
     told: list[ToolId] = []
     missed: list[tuple[int, ToolId]] = []
-    task: str = ""
     opened_by: int = 0
 
 
@@ -111,7 +110,6 @@ class Conversation:
         self.opened_by = opened_by
         """Id of the discovery whose answer gave the handle out; 0 once the handle was used."""
         self.history: deque[ToolId] = deque(maxlen=HISTORY)
-        self.task = ""
         self.upstreams: deque[str] = deque(maxlen=HISTORY)
         self.steps: list[ToolId] = []
         """Tools called for the present task, repeats in a row once; predictions start from them. A task ends as in
@@ -140,7 +138,7 @@ class Conversation:
         found = dict(list(self.found.items())[-MOST_MEMO:])
         hinted, told, missed = (sorted(each)[-MOST_MEMO:] for each in (self.hinted, self.told, self.missed))
         pursuits = list(self.pursuits)[-_MEMO_PURSUITS:]
-        return ChatMemo(found, pursuits, hinted, told, missed, self.task, self.opened_by)  # type: ignore[arg-type]
+        return ChatMemo(found, pursuits, hinted, told, missed, self.opened_by)  # type: ignore[arg-type]
 
     def resume(self, memo: ChatMemo) -> None:
         """Record what was found and told at another replica."""
@@ -149,7 +147,7 @@ class Conversation:
         self.hinted.update(memo.hinted)
         self.told.update(memo.told)
         self.missed.update(memo.missed)
-        self.task, self.opened_by = memo.task, memo.opened_by
+        self.opened_by = memo.opened_by
 
     def count_failures(self, tool: ToolId, *, has_failed: bool) -> int:
         """Record how a bridged call ended; return how many calls of this tool have failed one after the other."""
@@ -212,7 +210,7 @@ class Conversation:
         # A copy of a set or a table takes a tenth of what filling an empty one takes.
         other.missed, other.found = self.missed.copy(), self.found.copy()
         other.hinted, other.told = self.hinted.copy(), self.told.copy()
-        other.task, other.lines, other.last_at = self.task, self.lines, self.last_at
+        other.lines, other.last_at = self.lines, self.last_at
         other.steps = list(self.steps)
         other.pursuits, other.has_called = self.pursuits.copy(), self.has_called
         return other
@@ -241,6 +239,8 @@ class Session:
         """By handle; the one used last is at the end."""
         self._unsettled: dict[int, Pursuit] = {}
         """Pursuits of which something is known that is not on record, by their identity."""
+        self._searched_at = 0.0
+        """When it searched last; 0 if it has not since it ended or was idle."""
         self._passes_handles = False
         """The client has passed a handle, so each search without one begins a chat."""
         self._whole = Conversation()
@@ -331,7 +331,7 @@ class Session:
         latest = chat.pursuits[-1] if chat.pursuits else pursuit
         for each in (pursuit, latest) if latest is not pursuit else (pursuit,):
             if each.use([tool.id], discovery):
-                self._unsettled[id(each)] = each
+                self._unsettle(each)
         missed: Missed | None = None
         if found is not None:
             if (found.was_hidden or is_unknown) and not pursuit.has_missed(tool.id, discovery, chat.handle):
@@ -352,7 +352,11 @@ class Session:
         other searches and calls."""
         if missed is not None:
             missed.need.is_recorded = True
-            self._unsettled[id(missed.pursuit)] = missed.pursuit
+            self._unsettle(missed.pursuit)
+        return self._settle()
+
+    def _settle(self) -> Settled:
+        """Return what has to be written of the pursuits of which something is known by now."""
         found = [pursuit.settle() for pursuit in self._unsettled.values()]
         self._unsettled.clear()
         return Settled(
@@ -364,7 +368,7 @@ class Session:
     def discovered(
         self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None, unlisted: str = "",
         ranked: Sequence[ToolId] = (), matching: int = 0, left_out: bool = False, told: Iterable[ToolId] = (),
-        nearest: Sequence[Match] = (), is_step: bool = False, by_words: bool = False,
+        nearest: Sequence[Match] = (), is_step: bool = False, by_words: bool = False, is_ours: bool = False,
     ) -> Settled:  # fmt: skip
         """Handle an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none;
         so is the search before it that led to no call.
@@ -374,21 +378,22 @@ class Session:
         gate; `left_out`: a rule or the profile leaves out every tool that it found; `told`: the matches whose arguments
         the answer shows, which no hint has to name; `nearest`: what it names although none is likely to fit; `is_step`:
         it is what an agent framework got for a step, and says nothing of the steps before it; `by_words`: words alone
-        decided, because tools were still being embedded.
+        decided, because tools were still being embedded; `is_ours`: the client called a name that no tool has, which is
+        a miss already, and we searched for its words.
         """
         chat = chat or self._whole
-        chat.task = discovery.task or chat.task
         if not self.has_list:
             return Settled()
         named_before = chat.hinted & chat.told
         shown = discovery.matches or nearest
-        pursuit = self._pursue(discovery, chat, is_step=is_step)
+        pursuit = self._pursue_aside(chat) if is_ours else self._pursue(discovery, chat, is_step=is_step)
         for match in shown:
             is_seen = self.list.sees(match.tool)
             # Else a hint came first, or the list has the tool because an earlier search showed it, or an earlier search
             # of this pursuit, for something else, fits it better.
             if (
                 match.tool not in named_before
+                and not (is_ours and match.tool in chat.found)
                 and not (is_seen and match.tool in chat.found)
                 and not _fits_better(chat.found.get(match.tool), match, discovery.task, pursuit)
             ):
@@ -402,11 +407,33 @@ class Session:
         noticed: Noticed = "search" if discovery.matches else "nothing_found"
         miss = self._miss(chat, name, discovery.at, noticed, cause, change, of=of, query=discovery.task, discovery=id)
         # Nobody searches again for want of the tools of a step: it widens.
-        serves = is_step and bool(shown)
+        serves = is_ours or (is_step and bool(shown))
         tools = frozenset(match.tool for match in shown)
         search = RecentSearch(miss, discovery.tokens, tools, tuple(ranked[:_RANKED]), serves)
         pursuit.searches.append(search)
-        return pursuit.settle()
+        self._unsettle(pursuit)
+        self._searched_at = discovery.at
+        return self._settle()
+
+    def rest(self, now: float) -> Settled:
+        """Return what has to be written once the session has not searched for a while."""
+        return self.end() if self._searched_at and now - self._searched_at > GAP_S else Settled()
+
+    def end(self) -> Settled:
+        """Return what has to be written at the end of the session: the latest searches too that led to no call."""
+        self._searched_at = 0.0
+        for chat in (self._whole, *self._conversations.values()):
+            for pursuit in chat.pursuits:
+                self._close(pursuit)
+        return self._settle()
+
+    def _close(self, pursuit: Pursuit) -> None:
+        """Note that nothing is searched for any more that a pursuit was for."""
+        pursuit.is_over = True
+        self._unsettle(pursuit)
+
+    def _unsettle(self, pursuit: Pursuit) -> None:
+        self._unsettled[id(pursuit)] = pursuit
 
     def recount(self, discovery: int, tokens: int, chat: Conversation) -> Settled:
         """Record how many tokens the answer of a search takes, which was recorded with an estimate."""
@@ -414,18 +441,28 @@ class Session:
         pursuit.recount(discovery, tokens)
         return pursuit.settle()
 
+    def _pursue_aside(self, chat: Conversation) -> Pursuit:
+        """Return a pursuit of a search of ours; the client's own one goes on."""
+        present = [chat.pursuits.pop()] if chat.pursuits else []
+        chat.pursuits.extend([aside := Pursuit(), *present])
+        return aside
+
     def _pursue(self, discovery: Discovery, chat: Conversation, *, is_step: bool) -> Pursuit:
         """Return the pursuit that a search belongs to, and what the search says of those before it."""
         present = chat.pursuits[-1] if chat.pursuits else Pursuit()
         is_new_chat = not chat.handle and self._passes_handles
         goes_on = present.goes_on(discovery.task, discovery.at, has_called=chat.has_called)
         chat.has_called = False
-        if not goes_on or is_step or is_new_chat:
+        if is_step or is_new_chat:
             chat.pursuits.append(Pursuit())
-        elif discovery.names and not discovery.task:
+            return chat.pursuits[-1]
+        if discovery.names and not discovery.task:
             present.use(list(map(ToolId, discovery.names)))
-        elif discovery.sufficiency is not None and discovery.sufficiency >= SUFFICES:
+        elif goes_on and discovery.sufficiency is not None and discovery.sufficiency >= SUFFICES:
             present.searches[-1].is_used = True
+        if not goes_on:
+            self._close(present)
+            chat.pursuits.append(Pursuit())
         return chat.pursuits[-1]
 
     def unknown(self, name: str, candidates: Sequence[ToolId], at: float, chat: Conversation | None = None) -> Miss:
@@ -493,7 +530,7 @@ class Session:
         cause, change = self._explain_hidden(tool)
         noticed: Noticed = "bridge" if via == "bridge" else "call"
         more: dict[str, Any] = {"rank": why.rank, "of": why.of} if why else {}
-        return self._miss(chat, tool.id, at, noticed, cause, change, recovered="called", query="", **more)
+        return self._miss(chat, tool.id, at, noticed, cause, change, recovered="called", **more)
 
     def _explain_hidden(self, tool: Tool) -> tuple[Cause, str]:
         if self.list.gained_unseen(tool.id):
@@ -505,7 +542,7 @@ class Session:
         self, chat: Conversation | None, tool: str, at: float, noticed: Noticed, cause: Cause, change: str, **more: Any
     ) -> Miss:
         chat = chat or self._whole
-        given = {"rank": 0, "of": 0, "query": chat.task, "discovery": 0, "recovered": "no", "turns": 0, "tokens": 0}
+        given = {"rank": 0, "of": 0, "query": "", "discovery": 0, "recovered": "no", "turns": 0, "tokens": 0}
         given["exposure"] = self.list.exposure
         return Miss(
             session=self.record.key, at=at, tool=tool, noticed=noticed, cause=cause, change=change,
@@ -534,7 +571,7 @@ def _explain_search(
         change = "none: words alone decided, because search by meaning was still being prepared; later searches have it"
         return "preparing", change
     if discovery.matches:
-        return "unknown", "not known: the client called none of the tools that this search showed"
+        return "unused", "not known: the client called none of the tools that this search showed"
     if matching and not is_by_name:
         change = "describe the task in the words of the tool, or describe its server (server setting `description`)"
         return "gate", change

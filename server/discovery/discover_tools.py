@@ -167,12 +167,13 @@ class DiscoverTools:
             chat.opened_by = 0
 
     def _find(self, exchange: Exchange, arguments: Arguments, refusal: str = "", before: Sequence[str] = ()) -> None:
-        """Search, and answer. `refusal`: why the call that led to the search did not run; `before`: what the answer
-        begins with."""
+        """Search, and answer. `refusal`: why the call of a name that led to the search did not run; `before`: what the
+        answer begins with."""
         self._catalog.fix_names()
         chat = exchange.chat or exchange.own_session.conversation()
         started = time.perf_counter()
-        chat.note_task(arguments.lines, self._recorder.now())
+        if not refusal:
+            chat.note_task(arguments.lines, self._recorder.now())
         profile = exchange.client.profile
         arguments = discovery_arguments.read_servers(arguments, partial(self._is_server, profile))
         query = discovery_arguments.query(arguments, chat.steps, chat.servers_in_use(), profile.name)
@@ -199,7 +200,9 @@ class DiscoverTools:
             return
         session, client = exchange.own_session, exchange.client
         skills = self._skills.find(query.lines, client, client.profile) if not refusal else []
-        kept, answer = self.answer_search(client, session, chat, arguments, query, ranking, started, skills)
+        kept, answer = self.answer_search(
+            client, session, chat, arguments, query, ranking, started, skills, is_ours=bool(refusal)
+        )
         answer = discovery_answer.with_handle(answer, session.handle_for(chat, kept.id))
         grows = client.tools.grow_for_discovery(session.list, kept)
         texts = [*([refusal] if refusal else []), *before, answer.text, *self._endings(exchange, chat, answer)]
@@ -220,10 +223,11 @@ class DiscoverTools:
 
     def answer_search(
         self, client: ListOwner, session: Session, chat: Conversation, arguments: Arguments, query: Query,
-        ranking: Ranking, started: float, skills: Sequence[SkillOffer] = (),
+        ranking: Ranking, started: float, skills: Sequence[SkillOffer] = (), is_ours: bool = False,
     ) -> tuple[Discovery, Answer]:  # fmt: skip
         """Write the answer of one search, record it and what it missed; return the record, with its id, and the
-        answer. `started`: when the search began, by `time.perf_counter`; `skills`: those that fit."""
+        answer. `started`: when the search began, by `time.perf_counter`; `skills`: those that fit; `is_ours`:
+        nobody wrote the words of the task, which are those of a wrong name."""
         reach = self._policy.reach(client.profile)
         answer, predicted = self._answers.write(
             arguments, query, ranking, session.list.sees, reach, session.told_absent, skills, client.told_servers
@@ -231,8 +235,8 @@ class DiscoverTools:
         kept = Discovery(
             session=session.record.key,
             at=self._recorder.now(),
-            task=self._recorder.keep_text(arguments.task),
-            names=arguments.names,
+            task="" if is_ours else self._recorder.keep_text(arguments.task),
+            names=(arguments.task,) if is_ours else arguments.names,
             sufficiency=arguments.sufficiency,
             level=answer.level,
             matches=answer.matches,
@@ -247,6 +251,7 @@ class DiscoverTools:
         settled = session.discovered(
             kept, kept.id, len(self._catalog), chat, answer.unlisted, [each.tool for each in ranking.ranked],
             ranking.total, left_out, answer.callable, answer.nearest, by_words=answer.by_words,
+            is_ours=is_ours,
         )  # fmt: skip
         self._recorder.settle(settled.new, settled.changed)
         return kept, answer

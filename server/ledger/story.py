@@ -31,6 +31,7 @@ CAUSES: Final[dict[Cause, str]] = {
     "failing": "each of its latest calls failed, so no list takes it unless it is pinned",
     "app": "it has a page (MCP Apps), which the client shows only for tools of its list",
     "bypass": "a command of the client's shell did what it does, listed or not",
+    "unused": "the search found tools, and the client called none of them",
     "unknown": "no server of this config has such a tool, a search found nothing, or what the client saw is unknown",
 }
 NOTICED: Final[dict[Noticed, str]] = {

@@ -227,3 +227,24 @@ async def test_a_tool_that_a_search_named_as_the_nearest_one_is_found_by_it() ->
         await stage.client.call_tool("call_tool_write", {"name": name, "arguments": {}})
         misses = [(miss.tool, miss.noticed, miss.rank, miss.turns) for miss in stage.misses()]
     assert misses == [(name, "discovery", 2, 1)]
+
+
+@requirement("miss:search")
+async def test_a_search_whose_tools_are_not_called_has_a_cause_of_its_own_however_late_it_came() -> None:
+    store, _ = failing_store()
+    async with proxy_over(calc(), store=store) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        await stage.client.discover("add numbers")
+        await stage.client.call_tool("call_tool_write", {"name": "calculator__add_up", "arguments": {}})
+        await stage.client.discover("take one number from another")
+        assert [(miss.kind, miss.cause, miss.query) for miss in stage.misses()] == [
+            ("search", "unused", "add numbers"), ("name", "unknown", ""),
+        ]  # fmt: skip
+    # The client has gone, so nothing follows the last search any more.
+    last = store.calls.misses(0.0)[0]
+    assert (last.kind, last.noticed, last.cause) == ("search", "search", "unused")
+    assert (last.query, last.tool, last.turns) == ("take one number from another", "", 1)
+    assert [each.task for each in store.discoveries.recent(-1)[::-1]] == [
+        "add numbers", "", "take one number from another",
+    ]  # fmt: skip

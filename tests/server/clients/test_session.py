@@ -249,12 +249,48 @@ def test_a_search_whose_answer_served_is_no_miss_when_another_follows(more: dict
     assert ledger.told() == []
 
 
-def test_a_search_that_nothing_follows_or_a_new_prompt_ends_is_no_miss() -> None:
+@requirement("miss:search")
+@pytest.mark.parametrize("ending", ["another task", "a prompt", "the end", "half an hour"])
+def test_the_last_search_for_something_is_a_miss_once_nothing_can_follow(ending: str) -> None:
     ledger = Ledger()
     ledger.search(ADD, task="count")
-    ledger.session.conversation().note_prompt(("another thing",), 2.0)
-    ledger.search(MAIL, task="another thing")
-    assert ledger.told() == []
+    ledger.call(ADD)
+    ledger.search(MAIL, task="write to Ada")
+    on_record = len(ledger.misses)
+    ledger.take(ledger.session.rest(900.0))
+    assert len(ledger.misses) == on_record, "it may still be called"
+    if ending == "a prompt":
+        ledger.session.conversation().note_prompt(("another thing",), 3.0)
+    if ending in ("another task", "a prompt"):
+        ledger.search(SUB, task="another thing altogether")
+    ledger.take(ledger.session.end() if ending == "the end" else ledger.session.rest(2000.0))
+    vain = [each for each in ledger.misses if each.query == "write to Ada"]
+    assert [(each.kind, each.noticed, each.cause, each.turns) for each in vain] == [("search", "search", "unused", 1)]
+    assert ledger.session.rest(9000.0) == ledger.session.end() == Settled(), "once"
+    ledger.call(MAIL, at=9000.0)
+    assert [(each.tool, each.noticed) for each in ledger.misses if each.query == "write to Ada"] == [
+        ("mail__send", "discovery")
+    ], "it was no miss of the search after all"
+
+
+def test_what_we_search_for_a_wrong_name_is_no_search_of_the_client_and_takes_nothing_from_one() -> None:
+    ledger = Ledger()
+    ledger.search(SUB, task="take one from another")
+    ledger.take(ledger.session.discovered(found(SUB, ADD), 2, 40, is_ours=True))
+    ledger.call(SUB)
+    ledger.take(ledger.session.end())
+    assert ledger.told() == [("calc__sub", "discovery", "take one from another", 1, 1, 50)]
+
+
+def test_a_call_that_comes_to_nothing_has_no_task_that_nobody_wrote_for_it() -> None:
+    ledger = Ledger()
+    ledger.search(ADD, task="count")
+    made = ledger.session
+    refused = [
+        made.unknown("order_pizza", [], 1.0), made.unreachable("mail__send", "mail", "name", 1.0),
+        made.gone("git__log", "excluded", "name", 1.0), *made.denied(MAIL, "bridge", "add its server", 1.0),
+    ]  # fmt: skip
+    assert [each.query for each in refused] == [""] * 4
 
 
 @requirement("miss:exposure")
