@@ -154,8 +154,11 @@ def _bring_back(place: Path, as_json: bool, *, dry_run: bool) -> int:
     good = last_good(place)
     if good is None:
         raise ClickException(f"{place}: it is damaged and no earlier version is kept; correct it by hand")
-    if dry_run:
+    if dry_run and as_json:
+        output.emit({"restored": [str(place)], "problems": []})
+    elif dry_run:
         output.say(f"{short(place)} is damaged and would be the version of {good[0]} again. Nothing was written.")
+    if dry_run:
         return 0
     with errors_of(place):
         try:

@@ -175,6 +175,8 @@ def test_a_damaged_config_comes_back_by_the_command_that_its_error_names(
     assert run([*command, "--config", str(config)]) != 0
     said = capsys.readouterr().err
     assert "or bring back the version of 20" in said and f"foretool doctor --undo --config {config}" in said
+    assert run(["doctor", "--undo", "--dry-run", "--config", str(config)]) == 0 and config.read_bytes() == good[:-9]
+    assert "would be the version of 20" in capsys.readouterr().out
     assert run(["doctor", "--undo", "--config", str(config)]) == 0 and config.read_bytes() == good
     assert "The damaged file is kept in " in capsys.readouterr().out
     copies = (config.parent / "backups/edits/mcp.json").rglob("*")
