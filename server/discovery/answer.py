@@ -76,8 +76,11 @@ _MARKS: Final = {"listed": "listed", "read": CALL, "write": CALL_WRITE, "down": 
 NOT_DONE: Final = "Nothing has run yet: call the tool that fits now, and answer only from its result."
 """Said of tools that are found: without it a small model mostly answered from the descriptions and called none
 (docs/agents.md)."""
-_PERHAPS_NONE: Final = "Perhaps none of these tools does it: call one only if what it says of itself fits the task."
-"""Said before that where the level is low: a model that is told to call a tool takes the nearest one."""
+_PERHAPS_NONE: Final = (
+    "Perhaps none of these tools does it. Nothing has run yet: call the one that fits, if one does, and else say that"
+    " no tool does it."
+)
+"""Said in place of that where the level is low: a model that is told to call a tool takes the nearest one."""
 _LEAST_READ: Final = 0.5
 """A task of which less than this share of the words is known may be one in a language that is not read."""
 _FEWEST_WORDS: Final = 3
@@ -579,7 +582,7 @@ class _Text:
         note = structured.get("note", "")
         self._head = f"confidence: {structured['confidence']}{note and f'; {note}'}"
         if cards:
-            self._head += f". {_PERHAPS_NONE} {NOT_DONE}" if structured["confidence"] == "low" else f". {NOT_DONE}"
+            self._head += f". {_PERHAPS_NONE if structured['confidence'] == 'low' else NOT_DONE}"
         self._skills = list(map(describe_offer, skills))
         self._lined = [(card, f"{place}. {_line(card)}") for place, card in enumerate(cards[:lined], 1)]
         self._named = [*_same(cards), *_further(cards[lined:], "call" if with_calls else "name")]

@@ -165,7 +165,9 @@ def test_a_doubtful_answer_has_names_and_a_map_of_the_servers_and_no_schema() ->
     said = "12 tools: plot_0, plot_1, plot_2, plot_3, plot_4, plot_5, plot_6, plot_7, plot_8, plot_9, plot_10, …"
     assert answer.structured["servers"] == {"calc": said}
     assert f"- calc: {said}" in answer.text
-    assert answer.text.startswith("confidence: low. Perhaps none of these tools does it: call one only if")
+    assert answer.text.startswith(
+        "confidence: low. Perhaps none of these tools does it. Nothing has run yet: call the one that fits"
+    )
     assert answer.tokens < 400
 
 
