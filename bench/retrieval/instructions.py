@@ -30,6 +30,7 @@ from foretool.learning.encoded_texts import EncodedTexts
 from foretool.retrieval.ranking import Query
 from foretool.server.app import App
 from foretool.server.config.loader import load
+from foretool.server.discovery.arguments import Arguments
 from foretool.server.protocol import jsonrpc
 from foretool.storage.opening import open_store
 
@@ -76,13 +77,15 @@ def count_shown(app: App, wishes: Mapping[str, str]) -> Row:
         ranking = app.search.rank(query, reach.finds, DEPTH)
         tool = app.catalog.get(ranking.ranked[0].tool) if ranking.ranked else None
         best += tool is not None and tool.upstream == name
-        level = app.search.judge(ranking).level
-        beside = app.answering.instructions.beside(query, ranking, level, profile, told_servers=greeted)
-        found = [fragment.upstream for fragment in beside]
+        answer, _ = app.answering.answers.write(
+            Arguments(task=wish), query, ranking, lambda tool: False, reach, told_servers=greeted
+        )
+        beside = answer.structured.get("instructions", ())
+        found = [each["source"].removeprefix("server ") for each in beside]
         shown += name in found
         others.append(sum(each != name for each in found))
         if name not in found and name not in greeted:
-            missed[name] = f"{tool.id if tool else 'nothing'}, {level}: {', '.join(found)}"
+            missed[name] = f"{tool.id if tool else 'nothing'}, {answer.level}: {', '.join(found)}"
     return {
         "servers": len(app.live.now.servers), "wishes": len(wishes), "shown": shown,
         "greeted": len(greeted & {*wishes}), "shown_or_greeted": len(wishes) - len(missed),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -170,15 +170,17 @@ class AgentSteps:
         ranked = self._candidates(ranking, judged.chances)
         # Even if nothing was found, a step that is widened may take what is ranked.
         tools = ranked if found != "none" else []
-        hits = self._instructions.find(query.lines, profile, ToolId(tools[0].id) if tools else None)
-        matched = [*skills, *(hit.fragment for hit in hits)]
+        most = min(max(judged.k, _LEAST), _TOOLS)
+        hits = self._instructions.find(query.lines, profile, self._servers_of(each.id for each in tools[:most]))
         left = budget - self._fixed_tokens(profile)
         # A missing tool costs more than a missing text: texts are sure of their share alone.
+        matched = [*skills, *(hit.fragment for hit in hits)]
         reserved = sum(map(_cited_tokens, _fit_texts(matched, left // _SHARE)))
-        selected = itr.select(
-            tools, left - reserved, {"tool": min(max(judged.k, _LEAST), _TOOLS)}, pinned, per_token=False
-        )
-        texts = _fit_texts(matched, left - selected.tokens)
+        selected = itr.select(tools, left - reserved, {"tool": most}, pinned, per_token=False)
+        # A tool may have found no room, and then its server has nothing to say.
+        given = [each.id for each in tools if each.id in selected.tools]
+        hits = self._instructions.find(query.lines, profile, self._servers_of(given))
+        texts = _fit_texts([*skills, *(hit.fragment for hit in hits)], left - selected.tokens)
         relevance = {each.id: 1.0 for each in skills} | {hit.fragment.id: hit.relevance for hit in hits}
         shown = [Candidate(each.id, "instruction", _cited_tokens(each), relevance[each.id]) for each in texts]
         selected = replace(
@@ -193,6 +195,11 @@ class AgentSteps:
             selected,
         )  # fmt: skip
         return self._assemble(plan, profile)
+
+    def _servers_of(self, tools: Iterable[str]) -> list[str]:
+        """Return the servers of these tools, in their order."""
+        found = (self._catalog.get(ToolId(id)) for id in tools)
+        return [*dict.fromkeys(tool.upstream for tool in found if tool is not None)]
 
     def _assemble(self, plan: StepPlan, profile: Profile) -> StepPlan:
         """Return the plan with the prompt and the tools that were selected."""

@@ -159,6 +159,13 @@ def with_handle(answer: Answer, handle: str) -> Answer:
 
 
 Visible = Callable[[ToolId], bool]
+InstructionsFor = Callable[[Sequence[str]], "Sequence[Fragment]"]
+"""Returns the instructions that apply to a task, by the servers of the tools that an answer describes, best first."""
+
+
+def no_instructions(servers: Sequence[str]) -> Sequence[Fragment]:
+    """Return no instructions."""
+    return ()
 
 
 def answer(
@@ -170,7 +177,7 @@ def answer(
     reach: Reach,
     budget: int,
     cap: int,
-    fragments: Sequence[Fragment] = (),
+    instructions_for: InstructionsFor = no_instructions,
     lacks: Lacks | None = None,
     k: int = MATCHES,
     words_of: WordsOf = read_no_words,
@@ -180,9 +187,9 @@ def answer(
 
     The best matches carry ready-to-call schemas of at most `cap` tokens each while `budget` tokens last; tools asked
     for by name carry their whole schema. One that does not fit the task stands behind those that do. `visible`: whether
-    a tool is in the client's list already. `reach`: what its profile reaches. `fragments`: instructions that apply,
-    paid from the budget. `lacks`: what the search had to do without. `k`: how many tools suffice, as far as that is
-    known. `words_of`: the words of a tool that are kept. `skills`: those that fit the task, paid like the fragments.
+    a tool is in the client's list already. `reach`: what its profile reaches. `instructions_for`: what applies to the
+    task, paid from the budget. `lacks`: what the search had to do without. `k`: how many tools suffice, as far as that
+    is known. `words_of`: the words of a tool that are kept. `skills`: those that fit the task, paid likewise.
     """
     lacks = lacks or Lacks()
     asked, unknown, shared_names = _asked(arguments, catalog, reach)
@@ -209,7 +216,8 @@ def answer(
             {"name": each.name, "uri": each.uri, "server": each.server, "description": each.description}
             for each in skills
         ]
-    if fragments:
+    described = dict.fromkeys(tool.upstream for tool, _ in chosen.known[: chosen.lined])
+    if fragments := instructions_for([*described]):
         ending["instructions"] = [{"source": each.source, "text": each.text} for each in fragments]
     nearest = _nearest(ranking, catalog, visible, reach) if not cards else []
     if nearest:
@@ -292,12 +300,15 @@ class AnswerWriter:
         settings = self._config.settings
         # Skills are instructions with a name: both are paid from one share of the answer.
         skills, spent = fit_offers(skills, settings.answer_tokens // SHARE)
-        fragments: Sequence[Fragment] = ()
-        if query.lines:
-            fragments = self._instructions().beside(query, ranking, level, reach.profile, spent, told_servers)
+
+        def instructions_for(servers: Sequence[str]) -> Sequence[Fragment]:
+            if not query.lines:
+                return ()
+            return self._instructions().beside(query.lines, reach.profile, servers, spent, told_servers)
+
         written = answer(
             arguments, ranking, level, self._catalog, visible, reach, settings.answer_tokens,
-            settings.tool_tokens, fragments, lacks, k, self._search.words_of, skills,
+            settings.tool_tokens, instructions_for, lacks, k, self._search.words_of, skills,
         )  # fmt: skip
         if told is not None:
             told.update(written.down)

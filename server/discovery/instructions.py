@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,11 +29,7 @@ from foretool.server.trust.text import clean
 from foretool.server.upstreams.connection import Lost, Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.records import Level, ToolId
 from foretool.storage.steps import Steps
-
-if TYPE_CHECKING:
-    from foretool.retrieval.ranking import Query, Ranking
 
 _MOST_SAID: Final = 32 * 1024
 """At most so many characters of one text of a server are read."""
@@ -118,16 +114,16 @@ class Instructions:
         """Return the user's own safety texts, which are always shown."""
         return [each for each in self.of(profile) if is_overlay(each)]
 
-    def find(self, lines: Sequence[str], profile: Profile, best: ToolId | None = None) -> list[Hit]:
-        """Return the fragments that apply to a query, most relevant first, without the overlay. `best`: the best tool
-        found for it; what its server says of itself always applies, and stands before what other servers say."""
+    def find(self, lines: Sequence[str], profile: Profile, servers: Sequence[str] = ()) -> list[Hit]:
+        """Return the fragments that apply to a query, most relevant first, without the overlay. `servers`: those whose
+        tools are shown for it, that of the best tool first; what this one says of itself always applies, and stands
+        before what the others say. A server none of whose tools is shown says nothing; one without tools may."""
         self.ask()
         index = self._held(profile).index
-        found = index.find(lines)
+        found = [hit for hit in index.find(lines) if self._may_speak(hit.fragment.upstream, servers)]
         least = {True: _FOREIGN_APPLIES, False: _APPLIES}
         hits = {hit.fragment.id: hit for hit in found if hit.relevance >= least[bool(hit.fragment.upstream)]}
-        tool = self._catalog.get(best) if best is not None else None
-        server = tool.upstream if tool is not None else ""
+        server = servers[0] if servers else ""
         said = (
             each for each in (*(hit.fragment for hit in found), *index.fragments) if each.source == f"server {server}"
         )
@@ -136,18 +132,21 @@ class Instructions:
             hits[own.id] = Hit(own, _ITS_SERVER)
         return sorted(hits.values(), key=lambda hit: (hit.fragment.upstream not in ("", server), -hit.relevance))
 
+    def _may_speak(self, upstream: str, servers: Sequence[str]) -> bool:
+        return not upstream or upstream in servers or not self._catalog.of(upstream)
+
     def beside(
-        self, query: Query, ranking: Ranking, level: Level, profile: Profile, spent: int = 0,
+        self, lines: Sequence[str], profile: Profile, servers: Sequence[str], spent: int = 0,
         told_servers: Collection[str] = (),
     ) -> list[Fragment]:  # fmt: skip
         """Return the fragments that an answer of `discover_tools` shows beside its tools: the user's safety texts, and
-        those that apply, within their share of the answer, of which so many tokens are spent. `told_servers`: those
-        whose words the client was given when it connected, which are not repeated.
+        those that apply, within their share of the answer, of which so many tokens are spent. `servers`: those of the
+        tools that it describes, best first. `told_servers`: those whose words the client was given when it connected,
+        which are not repeated.
 
         Safety texts are always shown whole. Another fragment that is too long is cut.
         """
-        best = ranking.ranked[0].tool if ranking.ranked and level != "none" else None
-        hits = self.find(query.lines, profile, best)
+        hits = self.find(lines, profile, servers)
         shown = self.overlay(profile)
         budget = self._config.settings.answer_tokens // SHARE - spent - sum(each.tokens for each in shown)
         for fragment in (hit.fragment for hit in hits):

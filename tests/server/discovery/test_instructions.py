@@ -113,6 +113,19 @@ async def test_what_the_server_of_the_best_tool_says_stands_before_what_others_s
 
 
 @requirement("instructions:answers")
+async def test_a_server_none_of_whose_tools_is_described_says_nothing(tmp_path: Path) -> None:
+    about = "Record the time of a commit with each egg."
+    eggs = FakeUpstream("eggs", [tool("paint", "Paints an egg")], instructions=about)
+    house = FakeUpstream("house", instructions="Record the time in a commit of our house.")
+    async with over(tmp_path, eggs, git(), house, patterns=()) as stage:
+        commit = await stage.client.discover("record a commit", limit=1)
+        paint = await stage.client.discover("paint an egg")
+    assert [each["name"] for each in commit["matches"]] == ["git__commit"]
+    assert [each["source"] for each in commit["instructions"]] == ["server house"], "it has no tool to be found by"
+    assert [each["source"] for each in paint["instructions"]] == ["server eggs"]
+
+
+@requirement("instructions:answers")
 async def test_what_a_server_says_is_repeated_only_to_a_client_that_was_not_told_it(tmp_path: Path) -> None:
     upstream = git(instructions="Sign each commit with your key.")
     async with over(tmp_path, upstream, patterns=()) as stage:
@@ -147,7 +160,8 @@ async def test_prompts_of_a_server_count_once_it_was_asked(tmp_path: Path) -> No
         assert asked.params["name"] == "tidy"
         asked.reply({"messages": [{"role": "user", "content": {"type": "text", "text": "Squash fixups first."}}]})
 
-    upstream = git(capabilities={"tools": {}, "prompts": {"listChanged": True}})
+    tools, capabilities = [tool("squash", "Squash fixups")], {"tools": {}, "prompts": {"listChanged": True}}
+    upstream = FakeUpstream("git", tools, capabilities=capabilities)
     upstream.scripts |= {"prompts/list": lambda asked: asked.reply({"prompts": listed}), "prompts/get": content}
     async with over(tmp_path, upstream, patterns=()) as stage:
         profile = stage.client._front.profile  # type: ignore[union-attr]
