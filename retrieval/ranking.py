@@ -19,6 +19,8 @@ IN_USE: Final = "server in use"
 """The reasons of usage: the tool was called before, and a tool of its server was called lately."""
 SERVER_NAMED: Final = "server named"
 """The reason of a tool whose server the task names."""
+REPLACES: Final = "replaces a deprecated tool"
+"""The reason of a tool that took the place of one that had a better score."""
 ALIKE: Final = 0.8
 """Tools of two servers that share this part of their own terms (`words.own_terms`) do the same."""
 CLEARLY: Final = 1.2

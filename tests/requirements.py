@@ -468,6 +468,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "discovery:calling": Promise("docs/clients.md", "a hidden tool is called through a bridge, in every client"),
     "discovery:once": Promise("docs/clients.md", "a model reads an answer once, as text, in every client"),
     "discovery:reasons": Promise("design: the two tools", "a model is told the reasons that it can act on"),
+    "discovery:deprecated": Promise(
+        "docs/retrieval.md", "a deprecated tool stands below its replacement, and warnings of descriptions are shown"
+    ),
     "discovery:names": Promise("design: the two tools", "names give whole schemas, near ones are offered"),
     "discovery:named-server": Promise(
         "docs/retrieval.md", "a task that names a server gets the tool of that server first"

@@ -15,7 +15,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -164,6 +164,14 @@ class Index:
             self._waiting |= dict.fromkeys(self._catalog.changed_since(self._followed))
             self._followed = self._catalog.version
         return not self._waiting
+
+
+@lru_cache(maxsize=4096)
+def _read_replacements(definition: bytes) -> frozenset[str]:
+    from foretool.retrieval.cautions import find_replacements
+    from foretool.retrieval.document import document
+
+    return frozenset(find_replacements(document(Tool(ToolId(""), "", "", definition, "")).description))
 
 
 class RecentUsage:
@@ -326,9 +334,17 @@ class Search(BackgroundWork):
         missing tools are indexed first."""
         self.is_wanted |= bool(query.lines)
         ranking = self._index.update(at_once).rank(query, self._usage.of(query.profile), limit)
+        from foretool.retrieval.cautions import put_replacements_first
+
         get = self._catalog.get
         found = [each for each in ranking.ranked if (tool := get(each.tool)) is not None and finds(tool)]
-        return replace(ranking, ranked=tuple(found))
+        return replace(ranking, ranked=put_replacements_first(found, self._replacements_of))
+
+    def _replacements_of(self, deprecated: ToolId) -> list[ToolId]:
+        """Return the tools of the same server that a deprecated tool names in its place."""
+        tool = self._catalog.get(deprecated)
+        names = _read_replacements(tool.definition) if tool is not None else ()
+        return [other.id for other in self._catalog.of(tool.upstream) if other.name in names] if tool and names else []
 
     def prepare_list(self) -> Steps[None]:
         """Index what a new list ranks, in steps."""

@@ -18,7 +18,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.retrieval import itr
-from foretool.retrieval.document import document, summary_line
 from foretool.retrieval.fragments import Fragment, fit_fragment
 from foretool.retrieval.itr import Candidate, Domains, Fallback, Parameters, Selected, Signatures
 from foretool.retrieval.ranking import Query, Ranking
@@ -35,6 +34,7 @@ from foretool.server.config.settings import DomainEntry
 from foretool.server.discovery.arguments import MATCHES
 from foretool.server.discovery.instructions import Instructions
 from foretool.server.discovery.plain_schemas import trim
+from foretool.server.discovery.schemas import describe
 from foretool.server.discovery.skill_search import SkillSearch, as_fragment
 from foretool.server.lists import own_tools
 from foretool.server.lists.maker import View
@@ -224,7 +224,8 @@ class AgentSteps:
 
     def discover(self, profile: Profile) -> Shown:
         """Return `discover_tools`, which every step ends with."""
-        own = dict(own_tools.definitions(self._catalog.now.count_tools(self._policy.reach(profile))))
+        counts = self._catalog.now.count_tools(self._policy.reach(profile))
+        own = dict(own_tools.definitions(counts, rates_tools=True))
         return Shown(ToolId(DISCOVER), own[ToolId(DISCOVER)], estimate(bytes(own[ToolId(DISCOVER)]).decode()))
 
     def _candidates(self, ranking: Ranking, chances: Sequence[float]) -> list[Candidate]:
@@ -240,7 +241,7 @@ class AgentSteps:
         if (tokens := catalog.tokens(tool.id)) <= cap:
             return Shown(tool.id, write_definition(tool), tokens)
         members = jsonrpc.fields(tool.definition)
-        about = f'{summary_line(document(tool))} (shortened; discover_tools(names=["{tool.id}"]) has all of it)'
+        about = f'{describe(tool.definition)} (shortened; discover_tools(names=["{tool.id}"]) has all of it)'
         schema = trim(jsonrpc.decode_value(members["inputSchema"]))
         short = jsonrpc.raw({"name": tool.id, "description": about, "inputSchema": schema})
         return Shown(tool.id, short, estimate(bytes(short).decode()))

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from foretool.retrieval.confidence import LEAST_SHOWN
 from foretool.retrieval.rankers.deletions import deletes
-from foretool.retrieval.ranking import IN_USE, SERVER_NAMED, USED, Query, Ranked, Ranking
+from foretool.retrieval.ranking import IN_USE, REPLACES, SERVER_NAMED, USED, Query, Ranked, Ranking
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.names import CALL, CALL_WRITE
@@ -37,7 +37,7 @@ from foretool.server.discovery.match_groups import (
     thin,
     twin_servers,
 )
-from foretool.server.discovery.schemas import CLAUSE, Schemas, summarize
+from foretool.server.discovery.schemas import CLAUSE, Schemas, describe
 from foretool.server.discovery.server_map import Away, blame, describe_absent, map_servers, matter
 from foretool.server.discovery.skill_search import describe_offer, fit_offers
 from foretool.server.methods.skills import SkillOffer
@@ -68,7 +68,7 @@ _MOST_MARKS: Final = 4
 most."""
 _FOR_PEOPLE: Final = (
     "name", "similar name", SERVER_NAMED, "words", "words alike", "words translated", "meaning", USED, IN_USE,
-    "like an earlier task", "often comes first",
+    "like an earlier task", "often comes first", REPLACES,
 )  # fmt: skip
 """Reasons that explain a ranking to people. A model can do nothing with them, so its text leaves them out."""
 _MARKS: Final = {"listed": "listed", "read": CALL, "write": CALL_WRITE, "down": "server down"}
@@ -154,7 +154,7 @@ class Answer(Struct, frozen=True):
 
 def with_handle(answer: Answer, handle: str) -> Answer:
     """Return the answer with the handle of the conversation it belongs to."""
-    text = f"{answer.text}\nhandle: {handle} (pass it on in later calls)"
+    text = f"{answer.text}\nhandle for later calls: {handle}"
     return replace(answer, text=text, structured={**answer.structured, "handle": handle})
 
 
@@ -194,6 +194,7 @@ def answer(
     lacks = lacks or Lacks()
     asked, unknown, shared_names = _asked(arguments, catalog, reach)
     asked, apart = _by_fit(asked, arguments, ranking, level)
+    is_lookup = not arguments.lines
     if asked and not (unknown or apart):
         level = "high"
     elif not (ranking.ranked or asked or lacks.meaning_in):
@@ -232,13 +233,14 @@ def answer(
     has_names = len(cards) > chosen.lined and not is_paragraph
     if said := [say_shared(name, tools) for name, tools in shared_names.items()] or _tell_apart(chosen.twins, catalog):
         ending["twins"] = ". ".join([*said, "Take the one that the task means."])
-    ending["advice"] = _advice(level, unknown, lacks, len(catalog), calling, has_names=has_names)
+    ending["advice"] = _advice(level, unknown, lacks, len(catalog), calling, has_names=has_names, is_lookup=is_lookup)
     structured: dict[str, Any] = {"confidence": level, "matches": cards}
     if lacks.meaning_in:
         structured["note"] = say_by_words(lacks.meaning_in)
     elif lacks.unread:
         structured["note"] = say_unread()
-    text = _Text({**structured, **ending}, chosen.lined, fragments, skills, with_calls=is_paragraph)
+    text = _Text({**structured, **ending}, chosen.lined, fragments, skills, with_calls=is_paragraph,
+                 is_lookup=is_lookup)  # fmt: skip
     # The lines without schemas come first: what they leave goes to the schemas.
     left = budget - estimate(text.with_schemas({}))
     schemas = Schemas(left, cap)
@@ -485,7 +487,7 @@ def close_names(name: str, catalog: Catalog, reach: Reach) -> list[ToolId]:
 
 def _card(tool: Tool, ranked: Ranked, chosen: _Chosen, *, listed: bool, down: bool, ready: bool) -> dict[str, Any]:
     like = chosen.like.get(tool.id)
-    said = f"as {like}" if like else summarize(tool.definition, 0 if ready else CLAUSE)
+    said = f"as {like}" if like else describe(tool.definition, 0 if ready else CLAUSE)
     card: dict[str, Any] = {"name": tool.id, "description": said, "why": "; ".join(ranked.reasons)}
     if not ready:
         card["call"] = signature(tool) or tool.id
@@ -510,21 +512,18 @@ def _add_schemas(
 
 
 def _mark_bridges(tools: Sequence[Tool], cards: Sequence[dict[str, Any]], reach: Reach) -> str:
-    """Say how the matches are called. A hidden tool is called through one of ours: some clients refuse every name that
-    they were not listed (`docs/clients.md`). Where the matches need both of ours, the fewer are marked (`"read"` or
-    `"write"`); a mark at every match would cost twice as many tokens."""
-    hidden = [
-        (card, reach.verdict(tool).bridge) for tool, card in zip(tools, cards, strict=True) if "listed" not in card
-    ]
-    reads, writes = ([card for card, bridge in hidden if bridge == name] for name in (CALL, CALL_WRITE))
-    own = "those marked [listed] by their own names" if len(hidden) < len(cards) else ""
-    if not hidden:
+    """Mark each match with what calls it, and say what the marks mean. A hidden tool is called through one of ours:
+    some clients refuse every name that they were not listed (`docs/clients.md`). Each line says its own call, in the
+    same way in every answer: a default that changed between two answers would be carried over by a small model."""
+    for tool, card in zip(tools, cards, strict=True):
+        if "listed" not in card:
+            card["read" if reach.verdict(tool).bridge == CALL else "write"] = True
+    bridges = [_MARKS[key] for key in ("read", "write") if any(key in card for card in cards)]
+    if not bridges:
         return "Call them by their own names." if cards else ""
-    first, mark, marked = (CALL, "write", writes) if len(writes) <= len(reads) else (CALL_WRITE, "read", reads)
-    for card in marked:
-        card[mark] = True
-    other = f"those marked [{_MARKS[mark]}] with {_MARKS[mark]}(name, arguments)" if marked else ""
-    return "; ".join(filter(None, (f"Call them with {first}(name, arguments)", other, own))) + "."
+    through = f"Call each with the tool in brackets: {' or '.join(bridges)}(name, arguments)"
+    has_listed = any("listed" in card for card in cards)
+    return f"{through}{'; those marked [listed] by their own names' if has_listed else ''}."
 
 
 def _nearest(ranking: Ranking, catalog: Catalog, visible: Visible, reach: Reach) -> list[dict[str, Any]]:
@@ -532,14 +531,17 @@ def _nearest(ranking: Ranking, catalog: Catalog, visible: Visible, reach: Reach)
     known = [tool for each in ranking.ranked[:_NEAREST] if (tool := catalog.get(each.tool)) is not None]
     cards: list[dict[str, Any]] = []
     for tool in known:
-        card = {"name": tool.id, "call": signature(tool) or tool.id, "description": summarize(tool.definition, CLAUSE)}
+        card = {"name": tool.id, "call": signature(tool) or tool.id, "description": describe(tool.definition, CLAUSE)}
         cards.append({**card, "why": "", "listed": True} if visible(tool.id) else {**card, "why": ""})
     return cards
 
 
-def _advice(level: Level, unknown: Sequence[str], lacks: Lacks, tools: int, calling: str, *, has_names: bool) -> str:
+def _advice(level: Level, unknown: Sequence[str], lacks: Lacks, tools: int, calling: str, *, has_names: bool,
+            is_lookup: bool) -> str:  # fmt: skip
     said = [f"No tool is called {', '.join(map(repr, unknown))}."] if unknown else []
-    if level == "none" and not lacks.unsearched:
+    if is_lookup and unknown:
+        said.append("To find the tool for a task, describe the task.")
+    elif level == "none" and not lacks.unsearched:
         said.append("No tool is likely to fit this task. Say it in other words, or name a server.")
     if calling:
         said.append(calling)
@@ -550,7 +552,7 @@ def _advice(level: Level, unknown: Sequence[str], lacks: Lacks, tools: int, call
             f"{lacks.unsearched} of {tools} tools are not searched yet: if none of these fits, ask again in a few"
             " seconds."
         )
-    elif level in ("low", "medium"):
+    elif level in ("low", "medium") and not is_lookup:
         said.append("If none fits, say the task in other words, or name a server.")
     return " ".join(said)
 
@@ -586,14 +588,16 @@ class _Text:
 
     def __init__(
         self, structured: Mapping[str, Any], lined: int, fragments: Sequence[Fragment],
-        skills: Sequence[SkillOffer], *, with_calls: bool,
+        skills: Sequence[SkillOffer], *, with_calls: bool, is_lookup: bool,
     ) -> None:  # fmt: skip
-        """`lined`: how many matches have a line."""
+        """`lined`: how many matches have a line; `is_lookup`: tools were asked for by their names alone, so that nobody
+        doubts what is meant."""
         cards = structured["matches"]
         note = structured.get("note", "")
-        self._head = f"confidence: {structured['confidence']}{note and f'; {note}'}"
-        if cards:
-            self._head += f". {_PERHAPS_NONE if structured['confidence'] == 'low' else NOT_DONE}"
+        confidence = "" if is_lookup else f"confidence: {structured['confidence']}{note and f'; {note}'}"
+        is_doubtful = structured["confidence"] == "low" and not is_lookup
+        running = (_PERHAPS_NONE if is_doubtful else NOT_DONE) if cards else ""
+        self._head = ". ".join(filter(None, (confidence, running)))
         self._skills = list(map(describe_offer, skills))
         self._lined = [(card, f"{place}. {_line(card)}") for place, card in enumerate(cards[:lined], 1)]
         self._named = [*_same(cards), *_further(cards[lined:], "call" if with_calls else "name")]
@@ -606,7 +610,7 @@ class _Text:
 
     def with_schemas(self, shared: Mapping[str, Any]) -> str:
         """Return the text with the schemas that the matches have by now, and the definitions that they share."""
-        lines = [self._head, *self._skills]
+        lines = [*filter(None, [self._head]), *self._skills]
         for card, line in self._lined:
             lines.append(line)
             if "inputSchema" in card:

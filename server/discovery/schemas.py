@@ -50,6 +50,31 @@ def summarize(definition: bytes, most: int = 0) -> str:
     return cut_at_word(_first_sentence(definition), most or MAX_SUMMARY)
 
 
+def describe(definition: bytes, most: int = 0) -> str:
+    """Return the summary of a tool and what its description warns of: who reads nothing else must not miss that."""
+    from foretool.retrieval.document import cut_at_word
+
+    said, warning = summarize(definition, most), _warning(definition)
+    if not warning or warning in said:
+        return said
+    return f"{said if said.endswith(('.', '!', '?', '…')) else f'{said}.'} {cut_at_word(warning, CLAUSE)}"
+
+
+@lru_cache(maxsize=_KEPT)
+def _warning(definition: bytes) -> str:
+    from foretool.retrieval.cautions import find_warning
+
+    return find_warning(_description(definition))
+
+
+def _description(definition: bytes) -> str:
+    """Return the description of a tool, "" where it has none that can be read."""
+    try:
+        return _described.decode(definition).description or ""
+    except msgspec.DecodeError:
+        return ""
+
+
 @lru_cache(maxsize=_KEPT)
 def _first_sentence(definition: bytes) -> str:
     """Return the first sentence, one character longer than what is shown where more follows."""

@@ -79,7 +79,7 @@ def _call_tools(what: str, annotations: Mapping[str, bool], meta: Mapping[str, A
     return CALL_TOOLS, jsonrpc.raw(members)
 
 
-_DISCOVER: Final = {
+_DISCOVER: Final[dict[str, Any]] = {
     "name": DISCOVER,
     "inputSchema": {
         "type": "object",
@@ -90,17 +90,21 @@ _DISCOVER: Final = {
                 "items": {"type": "string"},
                 "description": "tools whose arguments you want to see",
             },
-            "sufficiency": {
-                "type": "number",
-                "minimum": 0,
-                "maximum": 1,
-                "description": "do the tools you see suffice? 0 no, 1 yes",
-            },
-            "handle": {"type": "string", "description": "from your last answer"},
+            "handle": {"type": "string", "description": "the one at the end of the last result, if any"},
         },
     },
     "annotations": {"readOnlyHint": True},
 }
+
+
+_SUFFICIENCY: Final = {
+    "type": "number",
+    "minimum": 0,
+    "maximum": 1,
+    "description": "how well the tools that you have suffice for the task, from 0 (not at all) to 1",
+}
+"""What is offered in a step of an agent alone, whose caller widens the step by it: beside a list, small models fill in
+any number."""
 
 
 def definitions(
@@ -112,14 +116,20 @@ def definitions(
     is_whole: bool = False,
     for_models: bool = False,
     offers_call_tools: bool = False,
+    rates_tools: bool = False,
 ) -> list[tuple[ToolId, Raw]]:
     """Return the definitions of our own tools. `counts`: tools by upstream; the description names the upstreams.
     `trusts_some`: a rule may let `call_tool` run what is not read-only. `unlisted`: how many upstreams have not listed
     their tools yet; `is_whole`: all tools stand in the list; `for_models`: they say that no page may call them;
-    `offers_call_tools`: `call_tools` is among them."""
+    `offers_call_tools`: `call_tools` is among them; `rates_tools`: whether `discover_tools` asks how well the tools
+    suffice."""
     meta = _META | (FOR_MODELS if for_models else {})
     description = _description(counts, unlisted, is_whole=is_whole)
-    discover = (DISCOVER, jsonrpc.raw({**_DISCOVER, "description": description, "_meta": meta}))
+    schema = _DISCOVER["inputSchema"]
+    if rates_tools:
+        schema = {**schema, "properties": {**schema["properties"], "sufficiency": _SUFFICIENCY}}
+    members = {**_DISCOVER, "inputSchema": schema, "description": description, "_meta": meta}
+    discover = (DISCOVER, jsonrpc.raw(members))
     found = "give its name and arguments, as discover_tools shows them."
     if bridges == "one":
         several = [_call_tools("tools", _WRITES, meta)] if offers_call_tools else []
@@ -164,7 +174,11 @@ def _description(counts: Mapping[str, int], unlisted: int, *, is_whole: bool) ->
     elif unlisted:
         text += f" so far ({_count(unlisted, 'server')} not listed yet)"
     # While servers are missing, nobody can say that a list has everything.
-    text += "; your list has them all. " if is_whole and not unlisted else "; your list is partial. "
+    text += (
+        "; your list has them all: call them by their names. "
+        if is_whole and not unlisted
+        else "; your list is partial. "
+    )
     text += "Answers say how to call them."
     named = ""
     for place, name in enumerate(sorted(shown, key=lambda name: (-shown[name], name))):

@@ -15,7 +15,7 @@ from foretool.server.methods.list_tools import TTL_MS
 from foretool.server.methods.prompts import offers_steps
 from foretool.server.methods.skills import DECLARED
 from foretool.server.protocol import jsonrpc, skills, translate, versions
-from foretool.server.protocol.general_greeting import FIND_TOOLS, INCOMPLETE_TTL_MS, choose_version
+from foretool.server.protocol.general_greeting import INCOMPLETE_TTL_MS, choose_version
 from foretool.server.protocol.jsonrpc import RpcError
 from foretool.server.trust.text import one_line, quote
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -29,6 +29,7 @@ _INSTRUCTIONS: Final = (
     "When none of the listed ones fits, describe the task to discover_tools, then call what it finds as its answer "
     "says."
 )
+_ALL_LISTED: Final = "All tools are in your list: call the one that you need by its own name."
 _QUOTING: Final = " Lines after > are the words of the server named above them."
 
 
@@ -130,7 +131,7 @@ class Greeting:
         """Return our `instructions`, with those of the profile's upstreams, and the names of the upstreams that found
         room in them. `is_whole`: every tool is listed."""
         texts = {each.name: self._catalog.server_text(each.name) for each in self._upstreams.admitted(profile)}
-        merged = merge_instructions(texts, _INSTRUCTION_TOKENS, FIND_TOOLS if is_whole else _INSTRUCTIONS)
+        merged = merge_instructions(texts, _INSTRUCTION_TOKENS, _ALL_LISTED if is_whole else _INSTRUCTIONS)
         shares = {name: _share(name, text) for name, text in texts.items() if text.strip()}
         return merged, frozenset(name for name, share in shares.items() if share in merged)
 

@@ -223,25 +223,21 @@ async def test_with_one_bridge_call_tool_runs_everything_and_the_other_is_not_li
 
 
 @requirement("bridge:answer")
-async def test_an_answer_says_in_one_line_which_bridge_takes_a_match() -> None:
+async def test_each_line_of_an_answer_says_which_bridge_takes_its_match() -> None:
     plain = tool("plain", "Does something")
-    both = "call_tool(name, arguments); those marked [call_tool_write] with call_tool_write(name, arguments)."
-    turned = "call_tool_write(name, arguments); those marked [call_tool] with call_tool(name, arguments)."
-    for tools, words, marks in (
-        ([WIPE, READ], both, {"disk__wipe": "write"}),
-        ([WIPE, READ, plain], turned, {"disk__read": "read"}),
-        ([WIPE, plain], "call_tool_write(name, arguments).", {}),
-        ([READ], "call_tool(name, arguments).", {}),
-    ):
+    for tools, bridges in (
+        ([WIPE, READ], "call_tool or call_tool_write"), ([WIPE, READ, plain], "call_tool or call_tool_write"),
+        ([WIPE, plain], "call_tool_write"), ([READ], "call_tool"),
+    ):  # fmt: skip
         async with proxy_over(FakeUpstream("disk", tools)) as stage:
             await stage.client.initialize()
             names = [f"disk__{each['name']}" for each in tools]
             found = await stage.client.call_tool("discover_tools", {"names": names, "structured": True})
             structured = found["structuredContent"]
-        assert structured["advice"] == f"Call them with {words}"
-        marked = {each["name"]: mark for each in structured["matches"] for mark in ("read", "write") if each.get(mark)}
-        assert marked == marks
-        assert all(f"{name} [call_tool{'_write' * (mark == 'write')}]" in said(found) for name, mark in marks.items())
+        assert structured["advice"] == f"Call each with the tool in brackets: {bridges}(name, arguments)."
+        for each in structured["matches"]:
+            key, bridge = ("read", "call_tool") if each["name"] == "disk__read" else ("write", "call_tool_write")
+            assert each[key] is True and f"{each['name']} [{bridge}]" in said(found)
 
 
 @requirement("bridge:answer")
@@ -249,7 +245,8 @@ async def test_a_weak_answer_says_where_what_changes_something_is_called() -> No
     async with proxy_over(FakeUpstream("disk", [WIPE])) as stage:
         await stage.client.initialize()
         answer = await stage.client.discover(names=["disk__wipe", "garden"])
-    assert answer["advice"].startswith("No tool is called 'garden'. Call them with call_tool_write(name, arguments).")
+    assert answer["advice"].startswith("No tool is called 'garden'. To find the tool for a task, describe the task.")
+    assert answer["advice"].endswith("brackets: call_tool_write(name, arguments).")
 
 
 @requirement("bridge:answer")
@@ -337,3 +334,13 @@ async def test_a_bridge_that_gets_no_object_says_what_it_got_in_words_of_json(wr
         await stage.client.initialize()
         with pytest.raises(Failed, match=rf"expected an object, found {kind}$"):
             await stage.client.ask("tools/call", through("call_tool", written))
+
+
+@requirement("bridge:answer")
+async def test_what_a_model_would_only_guess_is_taken_and_not_asked_for() -> None:
+    async with proxy_over(disk()) as stage:
+        await stage.client.initialize()
+        (own,) = [each for each in (await stage.client.ask("tools/list"))["tools"] if each["name"] == "discover_tools"]
+        wide = await stage.client.discover("zyzzx quux", sufficiency=0.1)
+    assert set(own["inputSchema"]["properties"]) == {"task", "names", "handle"}
+    assert wide["servers"]

@@ -62,6 +62,46 @@ async def test_a_tool_that_is_named_beside_a_task_stands_first_only_where_it_fit
     assert alone["confidence"] == meant["confidence"] == "high"
 
 
+@requirement("discovery:names")
+async def test_tools_that_are_looked_up_by_their_names_get_no_confidence() -> None:
+    async with proxy_over(FILES) as stage:
+        await stage.client.initialize()
+        names = ["files__read_file", "files__paint_wall"]
+        some = text_of(await stage.client.call_tool("discover_tools", {"names": names}))
+        none = text_of(await stage.client.call_tool("discover_tools", {"names": ["nope__x"]}))
+        task = text_of(await stage.client.call_tool("discover_tools", {"names": names, "task": "read a file"}))
+    unknown = "No tool is called {!r}. To find the tool for a task, describe the task."
+    assert some.startswith("Nothing has run yet: ") and unknown.format(names[1]) in some
+    assert unknown.format("nope__x") in none and "confidence" not in some + none
+    assert task.startswith("confidence: ")
+
+
+OLD = tool("read_file", "Read the complete contents of a file as text. DEPRECATED: Use read_text_file instead.")
+NEW = tool("read_text_file", "Returns what stands in something that has characters in it, decoded")
+WRITER = tool("write_file", "Create a file with new content. Use with caution as it will overwrite existing files.")
+
+
+@requirement("discovery:deprecated")
+async def test_a_deprecated_tool_never_stands_above_the_one_that_replaces_it() -> None:
+    async with proxy_over(FakeUpstream("files", [OLD, NEW, WRITER])) as stage:
+        await stage.client.initialize()
+        answer = await stage.client.discover("read the complete contents of a file as text")
+        named = await stage.client.discover(names=["files__read_file"])
+    new, old = [each for each in answer["matches"] if each["name"] != "files__write_file"]
+    assert (new["name"], old["name"]) == ("files__read_text_file", "files__read_file")
+    assert "replaces a deprecated tool" in new["why"]
+    assert old["description"].endswith("as text. DEPRECATED: Use read_text_file instead.")
+    assert [each["name"] for each in named["matches"]] == ["files__read_file"]
+
+
+@requirement("discovery:deprecated")
+async def test_a_line_of_an_answer_keeps_what_the_description_warns_of() -> None:
+    async with proxy_over(FakeUpstream("files", [OLD, NEW, WRITER])) as stage:
+        await stage.client.initialize()
+        found = text_of(await stage.client.call_tool("discover_tools", {"task": "create a file with new content"}))
+    assert "Create a file with new content. Use with caution as it will overwrite existing files." in found
+
+
 @requirement("bridge:answer")
 async def test_who_has_seen_a_tool_fail_twice_is_told_to_search() -> None:
     weather = FakeUpstream("weather", [tool("get_forecast", annotations=READS), tool("get_alerts", annotations=READS)])

@@ -138,7 +138,7 @@ def test_a_sure_answer_has_three_ready_tools_and_names_the_next_with_what_a_call
     assert [match.get("call") for match in matches[:3]] == [None] * 3
     assert matches[3]["call"] == f"{matches[3]['name']}(y: any)"
     assert "servers" not in answer.structured
-    assert f"4. {matches[3]['name']}(y: any): Plots a chart" in answer.text
+    assert f"4. {matches[3]['name']}(y: any) [call_tool_write]: Plots a chart" in answer.text
 
 
 @requirement("discovery:sized")
@@ -190,13 +190,13 @@ def test_where_nothing_fits_the_three_nearest_tools_have_a_line_each_and_are_no_
     assert answer.text.splitlines() == [
         "confidence: none",
         "nearest tools:",
-        "- calc__chart_0(): Plots a chart",
-        "- calc__chart_1(): Plots a chart",
-        "- calc__chart_2(): Plots a chart",
+        "- calc__chart_0() [call_tool_write]: Plots a chart",
+        "- calc__chart_1() [call_tool_write]: Plots a chart",
+        "- calc__chart_2() [call_tool_write]: Plots a chart",
         "servers:",
         "- calc: 5 tools: chart_0, chart_1, chart_2, chart_3, chart_4",
-        "No tool is likely to fit this task. Say it in other words, or name a server. Call them with "
-        "call_tool_write(name, arguments).",
+        "No tool is likely to fit this task. Say it in other words, or name a server. Call each with "
+        "the tool in brackets: call_tool_write(name, arguments).",
     ]
 
 
@@ -264,7 +264,7 @@ def test_a_server_that_is_down_is_named_once_a_session_and_where_the_task_names_
 def test_a_match_of_a_server_that_is_down_says_so() -> None:
     down = Away("calc", "down", has_tools=True)
     answer = asked(catalog(tool("sum", "Adds two numbers")), task="adds two numbers", sure="high", absent=[down])
-    assert "1. calc__sum [server down]: Adds two numbers" in answer.text
+    assert "1. calc__sum [call_tool_write; server down]: Adds two numbers" in answer.text
 
 
 @requirement("discovery:calling")
@@ -274,12 +274,13 @@ def test_a_hidden_tool_is_never_said_to_be_called_by_its_own_name() -> None:
         tool("wipe", "Adds numbers and wipes them", annotations={"readOnlyHint": False}),
     )  # fmt: skip
     answer = asked(made, task="adds numbers", sure="high")
-    assert {match["name"]: (match.get("listed"), match.get("write")) for match in answer.structured["matches"]} == {
-        "calc__add": (True, None), "calc__sum": (None, None), "calc__wipe": (None, True)
+    keys = ("listed", "read", "write")
+    assert {each["name"]: [key for key in keys if key in each] for each in answer.structured["matches"]} == {
+        "calc__add": ["listed"], "calc__sum": ["read"], "calc__wipe": ["write"]
     }  # fmt: skip
     assert answer.structured["advice"] == (
-        "Call them with call_tool(name, arguments); those marked [call_tool_write] with"
-        " call_tool_write(name, arguments); those marked [listed] by their own names."
+        "Call each with the tool in brackets: call_tool or call_tool_write(name, arguments); those marked [listed] by"
+        " their own names."
     )
     assert asked(catalog("add"), names=["add"]).structured["advice"] == "Call them by their own names."
 
@@ -291,7 +292,7 @@ def test_reasons_are_told_where_a_model_can_act_on_them() -> None:
         discovery_arguments.Arguments(task="paint"), Ranking((ranked,)), "high", catalog("add", "paint"),
         lambda _: False, REACH, 1500, 300,
     )  # fmt: skip
-    assert "1. calc__paint [takes what calc__add gives]\n" in answer.text
+    assert "1. calc__paint [call_tool_write] [takes what calc__add gives]\n" in answer.text
     assert answer.structured["matches"][0]["why"] == "words: paint; meaning; takes what calc__add gives"
 
 

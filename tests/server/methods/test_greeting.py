@@ -56,6 +56,8 @@ async def test_a_list_is_called_partial_only_where_it_is(modern: bool, settings:
     (own,) = (each["description"] for each in listed if each["name"] == "discover_tools")
     assert ("partial" in greeting["instructions"]) is says
     assert ("partial" in own) is says
+    # Where all tools are listed, nobody is sent on a detour.
+    assert ("discover_tools" in greeting["instructions"]) is says
 
 
 @requirement("capabilities:experimental")
