@@ -30,6 +30,7 @@ from foretool.server.recording.notes import find_failing_jobs
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import examine_store, open_existing_store, open_store, store_exists
 from foretool.storage.records import ToolId
+from foretool.storage.steps import finish
 
 TIMEOUT_S: Final = 30.0
 """How long one upstream may take to start and list its tools."""
@@ -60,6 +61,7 @@ def diagnose(
         if probe.definitions is not None:
             text, cut = probe.upstream.server_info.instructions, probe.upstream.list_problem
             catalog.replace(probe.server.name, probe.definitions, text, cut=cut)
+    finish(catalog.set_token_counts(_known_counts(config)))
     upstreams = tuple(_describe_upstream(probe, catalog) for probe in probes)
     texts = inspect(catalog, {each.server.name: each.definitions or () for each in probes})
     failing = find_failing_jobs(config.storage)
@@ -130,6 +132,14 @@ def _describe_upstream(probe: Probe, catalog: Catalog) -> UpstreamCheck:
         stderr=tuple(redact(line) for line in upstream.stderr),
         starts=probe.starts,
     )
+
+
+def _known_counts(config: Config) -> dict[str, int]:
+    """Return the tokens of definitions that a proxy has counted, by schema hash: all say the same of a tool then."""
+    with suppress(StorageError), open_existing_store(config.storage) as store:
+        tools = App(config, store).catalog.tools()
+        return {tool.schema_hash: tool.tokens for tool in tools if tool.tokens is not None}
+    return {}
 
 
 def _given_names(config: Config) -> dict[ToolId, tuple[str, str]]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Final
+from urllib.parse import urlencode
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.config.loader import Config
 from foretool.server.ledger.conditions import ListedServer, list_servers
-from foretool.server.ledger.story import say_counts
+from foretool.server.ledger.story import UNKNOWN_TOOL, count_kinds, say_kinds
 from foretool.server.recording.costs import FEWEST, Costs, add_costs, by_client, read_costs, say_saving
 from foretool.server.system.counts import plural
 from foretool.server.upstreams.memory import find_running
@@ -42,15 +43,27 @@ class Day(Struct, frozen=True):
 
     day: date
     listed: int
-    """Calls of tools on the client's list."""
+    """Calls of tools that the client's list defined."""
+    named: int
+    """Calls of others that the client knew: the list or a hint had named them, or it had called them before."""
     found: int
-    """Calls of tools that the list lacked."""
+    """Calls of tools that the client did not see."""
     missed: int
     """Misses that led to no call."""
 
     @property
     def needs(self) -> int:
-        return self.listed + self.found + self.missed
+        return self.listed + self.named + self.found + self.missed
+
+
+class MissedTool(Struct, frozen=True):
+    """How often one tool, or a search for an unknown one, was missed."""
+
+    name: str
+    """In words, of searches with their cause."""
+    count: int
+    address: str
+    """Below the page: of the miss if there is one, else of all of them."""
 
 
 class OverviewPage(Struct, frozen=True):
@@ -97,19 +110,43 @@ class OverviewPage(Struct, frozen=True):
         return say_saving(self.total)
 
     @property
-    def kinds(self) -> str:
-        """How often hidden tools were needed, apart from searches and wrong names."""
-        return say_counts(self.missed)
+    def headline(self) -> str:
+        """How many misses are of tools."""
+        hidden = count_kinds(self.missed)[0]
+        return "1 miss of a tool" if hidden == 1 else f"{plural(hidden, 'miss')} of tools"
+
+    @property
+    def others(self) -> str:
+        """What other misses there are, or ""."""
+        _, searches, names = count_kinds(self.missed)
+        return say_kinds(0, searches, names)
+
+    @property
+    def most_missed(self) -> list[MissedTool]:
+        """The tools that were missed most, and then the searches and wrong names."""
+        groups: dict[tuple[str, str], list[MissCount]] = {}
+        for each in self.missed:
+            groups.setdefault((each.tool, "" if each.tool else each.cause), []).append(each)
+        found = (_describe_group(own) for own in groups.values())
+        return sorted(found, key=lambda each: (each.name.startswith(UNKNOWN_TOOL), -each.count))
 
     @property
     def lost(self) -> int:
-        """Misses after which the model never got the tool."""
-        return sum(each.count - each.recovered for each in self.missed)
+        """Misses of tools after which the model never called the tool."""
+        return sum(each.count - each.recovered for each in self.missed if each.kind == "tool")
 
     @property
     def most(self) -> int:
         """What was needed on the busiest day."""
         return max((day.needs for day in self.days), default=0)
+
+
+def _describe_group(counts: Sequence[MissCount]) -> MissedTool:
+    first, count = counts[0], sum(each.count for each in counts)
+    name = first.tool or f"{UNKNOWN_TOOL} ({first.cause})"
+    query = {"tool": first.tool} if first.tool else {"cause": first.cause}
+    address = f"misses/{first.last_id}" if count == 1 else f"misses?{urlencode(query)}"
+    return MissedTool(name, count, address)
 
 
 def say_saved(tools: int, full: int, listed: int, *, lists_all: bool) -> tuple[str, str]:
@@ -188,8 +225,10 @@ def _read_days(app: App, days: Sequence[date], rows: Sequence[Costs], wanted: Mi
     for day in days:
         calls = add_costs((row for row in rows if row.day == day.isoformat()), "")
         own = replace(wanted, since=_begin(day), until=_begin(day + timedelta(days=1)))
-        missed = sum(each.count - each.recovered for each in app.store.calls.count_misses(own))
-        found.append(Day(day, calls.calls - calls.hidden, calls.hidden, missed))
+        counts = app.store.calls.count_misses(own)
+        missed = sum(each.count - each.recovered for each in counts)
+        unseen = min(sum(each.recovered for each in counts if each.kind == "tool"), calls.hidden)
+        found.append(Day(day, calls.calls - calls.hidden, calls.hidden - unseen, unseen, missed))
     return found
 
 

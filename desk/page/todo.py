@@ -20,6 +20,9 @@ _NAMED: Final = 3
 """How many servers an entry names."""
 
 
+_AGAIN: Final = "foretool doctor tries all of them again"
+
+
 class Todo(Struct, frozen=True):
     """One thing to do."""
 
@@ -47,9 +50,13 @@ def _repair(servers: Sequence[ListedServer]) -> list[Todo]:
     ill = [each for each in servers if not each.is_well]
     if not ill:
         return []
+    again = f"foretool doctor {' '.join(each.name for each in ill[:_NAMED])} tries again"
     if len(ill) == 1:
-        return [Todo(f"Repair {ill[0].name}", ill[0].error, "#servers")]
-    return [Todo(f"Repair {plural(len(ill), 'server')}", name_some([each.name for each in ill], _NAMED), "#servers")]
+        return [Todo(f"Repair {ill[0].name}", f"{ill[0].error}; {again}", "#servers")]
+    names = name_some([each.name for each in ill], _NAMED)
+    return [
+        Todo(f"Repair {plural(len(ill), 'server')}", f"{names}; {again if len(ill) <= _NAMED else _AGAIN}", "#servers")
+    ]
 
 
 def _review(servers: Sequence[ListedServer]) -> list[Todo]:
@@ -81,7 +88,7 @@ def _show_tool(app: App, missed: Sequence[MissCount], listed: Collection[ToolId]
     each = most_missed(app, missed, listed)
     if each is None:
         return []
-    return [Todo(f"Show {each.tool}", f"missed {plural(each.count, 'time')}", f"misses/{each.last_id}")]
+    return [Todo(f"List {each.tool} always", f"missed {plural(each.count, 'time')}", f"misses/{each.last_id}")]
 
 
 def _start(servers: Sequence[ListedServer]) -> list[Todo]:

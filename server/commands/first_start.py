@@ -92,7 +92,7 @@ def _name(definition: bytes) -> str:
 
 def _say(found: FirstStart) -> None:
     if found.is_well:
-        output.say(f"{found.name} works: {output.plural(found.tools, 'tool')}, {found.tokens:,} tokens.", "green")
+        output.say(f"{found.name} works: {output.plural(found.tools, 'tool')}, about {found.tokens:,} tokens.", "green")
         if not found.tools:
             output.say("It lists no tools, so your clients get nothing from it.", "yellow")
         return

@@ -282,7 +282,7 @@ def _print_groups(groups: Sequence[MissGroup], by: str) -> None:
         )
         for group in groups
     ]  # fmt: skip
-    output.table((f"{by}…", "misses#", f"{other}…", "recovered#", "extra tokens#", "latest id#", "when"), rows)
+    output.table((f"{by}…", "misses#", f"{other}…", "recovered#", "extra tokens#", "id#", "latest"), rows)
 
 
 def _count_up(counts: Mapping[str, int]) -> str:
@@ -291,6 +291,17 @@ def _count_up(counts: Mapping[str, int]) -> str:
 
 
 def _print_each(misses: Sequence[Miss]) -> None:
+    """Print tools and names first, and then the searches after which no tool was called, which may be many."""
+    searches = [miss for miss in misses if miss.kind == "search"]
+    named = [miss for miss in misses if miss.kind != "search"]
+    _print_rows(named)
+    if searches:
+        if named:
+            output.say("Searches after which no tool was called:", "bold")
+        _print_rows(searches)
+
+
+def _print_rows(misses: Sequence[Miss]) -> None:
     rows = [
         (
             miss.id, name_miss(miss), output.when(miss.at), miss.noticed, miss.cause, say_rank(miss),
@@ -298,4 +309,5 @@ def _print_each(misses: Sequence[Miss]) -> None:
         )
         for miss in misses
     ]  # fmt: skip
-    output.table(("id#", "tool…", "when", "noticed", "cause", "rank#", "task…", "recovered", "extra cost…"), rows)
+    if rows:
+        output.table(("id#", "tool…", "when", "noticed", "cause", "rank#", "task…", "recovered", "extra cost…"), rows)

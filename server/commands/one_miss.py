@@ -158,6 +158,12 @@ def fix_miss(path: Path | None, id: int, kind: str | None, *, agreed: bool, dry_
     offered, problem = _narrow(found, fixes, kind, agreed=agreed)
     if problem:
         return complain(f"misses: {problem}", WRONG)
+    if all(each.fix.kind == "doctor" for each in offered):
+        (only,) = offered
+        output.say(
+            f"{found.tool or 'A tool'} was missed ({found.why or miss.cause}). Run {only.fix.command}: {only.fix.what}."
+        )
+        return 0
     _print_fixes(found, offered)
     chosen = _choose(offered, agreed=agreed or dry_run)
     if chosen is None:
@@ -239,11 +245,11 @@ def _choose(fixes: Sequence[MeasuredFix], *, agreed: bool) -> MeasuredFix | None
     if len(fixes) == 1:
         return fixes[0] if click.confirm("Make this change?") else None
     numbers = [str(number) for number in range(1, len(fixes) + 1)]
-    advised = next((number for number, each in zip(numbers, fixes, strict=True) if each.is_advised), "n")
     answer: str = click.prompt(
-        "Which one? n makes none", type=click.Choice([*numbers, "y", "n", "0"]), default=advised, show_choices=False
+        "Which one? n makes none", type=click.Choice([*numbers, "y", "n", "0"]), default="n", show_choices=False
     )
-    answer = advised if answer == "y" else answer
+    if answer == "y":
+        return next((each for each in fixes if each.is_advised), None)
     return fixes[numbers.index(answer)] if answer in numbers else None
 
 
@@ -271,12 +277,12 @@ def say_effect(measured: MeasuredFix, all_by: str = "") -> str:
         little = ", which says little" if effect.tasks < _FEW else ""
         played = f"{effect.tasks} of {output.plural(effect.of, 'task')}{little} ({all_by} plays all of them)"
     if measured.spares_nothing:
-        tokens = f"; tokens read {say_difference(effect.tokens, 0)} per task" if effect.tokens.mean else ""
+        tokens = f"; per task {effect.tokens.say('tokens read', 0)}" if effect.tokens.mean else ""
         return f"over {played}: it would have spared no miss and no search{tokens}"
-    return (
-        f"over {played}: {spared}per task misses {say_difference(effect.misses, 2)}, discovery turns"
-        f" {say_difference(effect.discoveries, 2)}, tokens read {say_difference(effect.tokens, 0)}"
-    )
+    changes = (
+        effect.misses.say("misses", 2), effect.discoveries.say("searches", 2), effect.tokens.say("tokens read", 0),
+    )  # fmt: skip
+    return f"over {played}: {spared}per task {', '.join(changes)}"
 
 
 def say_doubts(effect: Effect) -> None:
@@ -285,7 +291,7 @@ def say_doubts(effect: Effect) -> None:
         what = output.plural(effect.guessed, "search")
         output.say(f"The words of {what} are not on record; the words of the tool stand for them.", "yellow")
     if effect.tasks < _FEW:
-        output.say(f"{output.plural(effect.tasks, 'task')}: with so few the intervals say little.", "yellow")
+        output.say(f"{output.plural(effect.tasks, 'task')}: with so few this says little.", "yellow")
 
 
 def say_difference(difference: Difference, digits: int) -> str:

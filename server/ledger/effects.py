@@ -42,6 +42,14 @@ class Difference(Struct, frozen=True):
     def is_higher(self) -> bool:
         return self.low > 0.0
 
+    def say(self, noun: str, digits: int) -> str:
+        """Write it for somebody who reads no intervals: `0.12 misses fewer (unsure)`."""
+        size = f"{abs(self.mean):,.{digits}f}"
+        if not float(size.replace(",", "")):
+            return f"as many {noun}"
+        doubt = "" if self.is_lower or self.is_higher else " (unsure)"
+        return f"{size} {noun} {'fewer' if self.mean < 0 else 'more'}{doubt}"
+
 
 class ToolShift(Struct, frozen=True):
     """A tool that is missed more or less often."""

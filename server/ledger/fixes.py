@@ -313,7 +313,7 @@ class _Finder:
             own = found[1] if found is not None else name
             yield from self._include(server, own)
         elif server in app.config.broken or (server and server in app.upstreams.unlisted()):
-            yield Fix("doctor", f"see why server {server} does not work", command="foretool doctor")
+            yield Fix("doctor", f"it says why server {server} does not work", command=f"foretool doctor {server}")
 
     def _include(self, server: str, own: str) -> Iterator[Fix]:
         """Yield what makes a server offer one of its tools again."""
@@ -360,9 +360,10 @@ class _Finder:
             return
         foretool = ("foretool",)
         own = ("foretool", "profiles", profile.name) if profile.name else foretool
-        pinned = replace(profile, pin=(*profile.pin, tool.id))
+        pinned = app.lists.preview(replace(profile, pin=(*profile.pin, tool.id)), self._policy).tokens
+        as_now = app.lists.preview(profile, self._policy).tokens
         yield _fix("pin", f"pin {tool.id}", ConfigChange((*own, "pin"), tool.id, adds=True),
-                   tokens=app.lists.preview(pinned, self._policy).tokens)  # fmt: skip
+                   tokens=pinned if pinned != as_now else 0)  # fmt: skip
         budget = self._least_budget(tool)
         if budget:
             larger = app.lists.preview(profile.with_budget(budget), self._policy)

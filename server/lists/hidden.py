@@ -60,6 +60,9 @@ class HiddenTools:
         if (tokens := known.kept_back(tool)) > 0:
             change = f'pin {tool}, or set "policy": "frozen": this list keeps {tokens:,} tokens for what it gains'
             return Why("policy", rank, len(ranked), change)
+        if rank and view.tokens + self._inputs.catalog.tokens(tool) <= view.budget:
+            change = f"pin {tool}: it fits, but what the list has left is kept for tools in use and for names"
+            return Why("budget", rank, len(ranked), change)
         if rank:
             return Why("budget", rank, len(ranked), f"raise list_tokens over {view.budget}, or pin {tool}")
         if tool in self._inputs.recorder.failing():

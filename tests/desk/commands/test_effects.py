@@ -6,7 +6,7 @@ from foretool.desk.commands.replay import _show_effect
 from foretool.desk.replay.effect import compare_tasks
 from foretool.desk.replay.player import PlayedTask
 from foretool.server.commands.one_miss import say_doubts, say_effect
-from foretool.server.ledger.effects import Effect
+from foretool.server.ledger.effects import Difference, Effect
 from foretool.server.ledger.fixes import Fix, MeasuredFix
 
 
@@ -19,13 +19,25 @@ def effect(tasks: int = 30, guessed: int = 0, unreachable: int = 0) -> Effect:
     return compare_tasks(now, then)
 
 
-def test_an_effect_in_words_has_its_intervals() -> None:
+def test_an_effect_in_words_is_a_number_and_whether_it_is_sure() -> None:
     said = say_effect(MeasuredFix(Fix("pin", "pin a__b"), effect(), 4))
     assert said == (
-        "over 30 tasks: this tool missed 4 times less; per task misses -1.00 (-1.00 to -1.00), discovery turns -1.00"
-        " (-1.00 to -1.00), tokens read +100 (+100 to +100)"
+        "over 30 tasks: this tool missed 4 times less; per task 1.00 misses fewer, 1.00 searches fewer,"
+        " 100 tokens read more"
     )
     assert say_effect(MeasuredFix(Fix("learn", "learn"), None, 0)) == "not known"
+
+
+@pytest.mark.parametrize(
+    ("difference", "said"),
+    [
+        (Difference(-0.38, -0.12, 0.0), "0.12 misses fewer (unsure)"),
+        (Difference(0.25, 1.5, 3.0), "1.50 misses more"),
+        (Difference(-0.2, 0.0, 0.2), "as many misses"),
+    ],
+)
+def test_a_difference_is_said_to_who_reads_no_intervals(difference: Difference, said: str) -> None:
+    assert difference.say("misses", 2) == said
 
 
 def test_a_table_has_then_against_now(capsys: pytest.CaptureFixture[str]) -> None:

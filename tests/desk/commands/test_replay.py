@@ -29,7 +29,7 @@ def test_it_says_then_against_now(path: Path, capsys: pytest.CaptureFixture[str]
     out = " ".join(capsys.readouterr().out.split())
     assert "12 tasks, 12 calls, 12 sessions, played again" in out
     assert "misses" in out and "discovery turns" in out and "difference (95 % interval)" in out
-    assert "then: list_tokens=2000" in out and "with so few the intervals say little" in out
+    assert "then: list_tokens=2000" in out and "with so few this says little" in out
 
 
 def test_without_a_change_it_says_how_tasks_do_now(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,7 +124,7 @@ def test_a_person_finds_out_why_and_fixes_it_reviews_a_change_and_tries_a_settin
 
     # Why was a tool missed, and the fix: from the overview, with a click for each step.
     visit.go("/")
-    press(page.get_by_role("link", name=re.compile(r"^Show my-")))
+    press(page.get_by_role("link", name=re.compile(r"^List my-")))
     assert "How to fix it" in page.inner_text("#fixes h2")
     page.get_by_role("button", name="Try each change on the tasks on record").click()
     page.wait_for_selector("#fixes >> text=/Over \\d+ tasks/", timeout=100_000)

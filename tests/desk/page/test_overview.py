@@ -60,9 +60,9 @@ def test_a_day_has_what_was_listed_found_and_missed_and_days_without_a_call_are_
         lost = replace(MISS, session="s1", at=before + 9, recovered="no", call=0)
         store.calls.record([], [replace(lost, recovered="discovered"), lost, replace(lost, at=before - 30 * 86_400)])
     page = overview.read_overview(load(path), ALL)
-    days = [(day.day.isoformat(), day.listed, day.found, day.missed) for day in page.days]
-    assert len(days) == overview.DAYS and days[-1] == (noon.date().isoformat(), 1, 0, 0)
-    assert days[-4] == ((noon.date() - timedelta(days=3)).isoformat(), 2, 1, 1)
+    days = [(day.day.isoformat(), day.listed, day.named, day.found, day.missed) for day in page.days]
+    assert len(days) == overview.DAYS and days[-1] == (noon.date().isoformat(), 1, 0, 0, 0)
+    assert days[-4] == ((noon.date() - timedelta(days=3)).isoformat(), 2, 0, 1, 1)
     assert [day.needs for day in page.days].count(0) == overview.DAYS - 2
     assert (page.most, page.misses, page.lost) == (4, 2, 1)
     month = overview.read_overview(load(path), ALL, overview.MONTH)
@@ -81,6 +81,27 @@ def test_one_profile_has_its_own_servers_and_no_figures_of_others(tmp_path: Path
     page = overview.read_overview(load(path), Viewer("key", "work", may_decide=False))
     assert [(row.name, row.runs) for row in page.servers] == [("calc", "")]
     assert (page.tools, page.total.calls, page.missed, page.todo) == (1, 0, [], [])
+
+
+async def test_misses_of_tools_stand_apart_from_searches_and_each_link_says_what_it_opens(tmp_path: Path) -> None:
+    path, now = write_config(tmp_path), time.time()
+    with fill(path) as store:
+        tool = replace(MISS, session="s1", at=now - 60, call=0)
+        search = replace(tool, tool="", noticed="search", cause="unused", recovered="no")
+        found = replace(search, noticed="nothing_found", cause="unknown")
+        store.calls.record([], [tool, replace(tool, cause="rank"), search, search, found])
+    async with browser(make_door(path)) as client:
+        page = (await client.get("/")).text
+    _, missed, _ = read_answers(page)
+    assert missed[:2] == [
+        "2 misses of tools", "Apart from these: after 3 searches no tool was called. All beside 0 calls.",
+    ]  # fmt: skip
+    links = re.findall(r'href="\./misses([^"]*)">([^<]*)</a> (\d+ times?)', page)
+    assert links == [
+        (f"?tool={MISS.tool}", MISS.tool, "2 times"),
+        ("?cause=unused", "a search after which no tool was called (unused)", "2 times"),
+        ("/6", "a search after which no tool was called (unknown)", "1 time"),
+    ]
 
 
 async def test_the_first_screen_says_what_was_saved_what_was_missed_and_what_to_do(tmp_path: Path) -> None:
@@ -102,7 +123,7 @@ async def test_the_first_screen_says_what_was_saved_what_was_missed_and_what_to_
         "In 1 call models read about 300 tokens of lists, answers and hints. With all tools listed, the same call"
         " would have read 120: foretool cost 180 more."
     )
-    assert missed[:2] == ["1 miss", "Beside 1 call: hidden tools were needed 1 time."]
+    assert missed[:2] == ["1 miss of a tool", "All beside 1 call."]
     assert todo[0] == "Nothing"
 
 

@@ -37,11 +37,11 @@ def test_what_fails_comes_first_then_reviews_then_the_most_missed_tool(tmp_path:
     hold_changes(config)
     page = read_overview(config, ALL)
     repair, review, show, doctor = page.todo
-    assert repair == Todo("Repair calc", "not found [FT201]", "#servers")
+    assert repair == Todo("Repair calc", "not found [FT201]; foretool doctor calc tries again", "#servers")
     assert (review.what, review.link) == ("Review calc", "review/calc")
     assert "not served before you approve it" in review.why
     # A tool that no server has any more, and one that the list has, need no change.
-    assert (show.what, show.why, show.link) == (f"Show {WEATHER}", "missed 1 time", "misses/2")
+    assert (show.what, show.why, show.link) == (f"List {WEATHER} always", "missed 1 time", "misses/2")
     assert doctor.what == "Run foretool doctor" and "moon" in doctor.why
     assert page.servers[0].name == "calc"
 
@@ -57,7 +57,10 @@ def test_many_of_a_kind_are_one_thing_to_do(tmp_path: Path) -> None:
             finish(store.approvals.hold(name, ["tool"], [replace(EVIL, server=name)]))
             store.serving.save_failure(Failure(name, digest_entry(config.servers[name]), "FT201", "away", 1, 2, 1, 3))
     repair, review = read_overview(config, ALL).todo
-    assert (repair.what, repair.why) == ("Repair 5 servers", "s0, s1, s2 and 2 more")
+    assert (repair.what, repair.why) == (
+        "Repair 5 servers",
+        "s0, s1, s2 and 2 more; foretool doctor tries all of them again",
+    )
     assert (review.what, review.link) == ("Review 5 servers", "tools#review")
 
 

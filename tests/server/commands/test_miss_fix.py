@@ -123,7 +123,22 @@ def test_a_better_name_is_tried_written_and_taken_back(tmp_path: Path, capsys: p
     assert fix(path, "--undo") == 0 and path.read_bytes() == before
 
 
-@pytest.mark.parametrize(("typed", "status"), [("y", 0), ("", 0), ("1", 0), ("n", 1), ("0", 1)])
+def test_a_server_that_does_not_work_is_for_doctor_and_nothing_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path, {"brave": {"command": "brave"}})
+    before = path.read_bytes()
+    missed = replace(MISS, session="s0", tool="brave__search", noticed="call", cause="offline", exposure=0, discovery=0)
+    with open_store(loader.load(path).storage) as store:
+        store.calls.record([], [replace(missed, call=0)])
+        (id,) = (each.id for each in store.calls.misses())
+    assert fix(path, str(id)) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.endswith("Run foretool doctor brave: it says why server brave does not work.")
+    assert "Make this change" not in out and path.read_bytes() == before
+
+
+@pytest.mark.parametrize(("typed", "status"), [("y", 0), ("", 1), ("1", 0), ("n", 1), ("0", 1)])
 def test_a_choice_among_changes_takes_yes_and_no(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, status: int
 ) -> None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from stored_records import MISS
 
 from foretool.server.commands.group import run
+from foretool.server.config.loader import load
 from foretool.server.ledger.story import A_MISS
 from foretool.storage.opening import open_store
 
@@ -106,3 +107,16 @@ def test_searches_without_a_call_are_counted_apart_from_hidden_tools(
     assert run(["tools", "--json", "--config", str(path)]) == 0
     rows = {each["name"]: each["misses"] for each in json.loads(capsys.readouterr().out)["tools"]}
     assert rows["sky__forecast"] == 1, "tools and misses count the same"
+
+
+def test_tools_stand_before_the_many_searches_that_led_to_no_call(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_store(load(path).storage) as store:
+        missed = store.calls.misses()[0]
+        search = replace(missed, tool="", noticed="search", cause="unused", query="something", call=0, id=0)
+        store.calls.record([], [replace(search, at=missed.at + number) for number in range(1, 5)])
+    assert run(["misses", "--all", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.index(missed.tool) < out.index("Searches after which no tool was called:") < out.index("something")
+    assert "unused: the search found tools, and the client called none of them" in out
