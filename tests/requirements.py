@@ -439,7 +439,7 @@ MANIFEST: Final[dict[str, Promise]] = {
         "call_tool runs what is read-only or allowed by a rule, call_tool_write everything, and the wrong one says so",
     ),
     "bridge:one": Promise("docs/configuration.md", "the setting bridges merges both into call_tool"),
-    "bridge:answer": Promise("README: what your client sees", "an answer says in one line which bridge takes a match"),
+    "bridge:answer": Promise("README: what your client sees", "each line of an answer says which bridge takes it"),
     "trust:confirm:asked": Promise(
         "SECURITY.md", "where confirm asks, a call runs after a yes of the user alone: once per tool and session"
     ),

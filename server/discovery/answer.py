@@ -21,7 +21,7 @@ from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.names import CALL, CALL_WRITE
 from foretool.server.catalog.search import Search
-from foretool.server.catalog.signatures import name_calls, signature
+from foretool.server.catalog.signatures import name_calls, signature, split_call
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.settings import Risk
 from foretool.server.discovery.answer_shape import LEAST, SHARE, enough, shape
@@ -93,7 +93,7 @@ def say_unread() -> str:
     """Ask for a task in English."""
     from foretool.retrieval.languages import NAMES
 
-    return f"few words of this task are known: beside English, {', '.join(NAMES.values())} are read. If none of these \
+    return f"few words of this task are known: beside English, {', '.join(NAMES.values())} are read. If no tool below \
 fits, ask again in English"
 
 
@@ -404,8 +404,9 @@ def _choose(
     like = {one: other for one, other in like.items() if one in shown and other in shown}
     folded = {tool: each for tool, each in folded.items() if tool in shown}
     told = [tool for tool, _ in itertools.chain(known, *folded.values())]
-    twins = next((servers for tool, _ in known if (servers := twin_servers(tool, told, words))), [])
     ready = len(asked) + found.ready
+    # What only may fit is not worth a choice between servers.
+    twins = next((servers for tool, _ in known[:ready] if (servers := twin_servers(tool, told, words))), [])
     behind = [(tool, each) for each in apart if (tool := catalog.get(each.tool)) is not None]
     known = [*known[:ready], *behind, *known[ready:]]
     return _Chosen(known, like, folded, twins, ready, ready + len(behind) + found.lined, found.has_map and not asked)
@@ -638,8 +639,16 @@ def _same(cards: Sequence[Mapping[str, Any]]) -> list[str]:
     for card in cards:
         if others := card.get("same"):
             rest = f" and {len(others) - _MOST_SAME} more" if len(others) > _MOST_SAME else ""
-            count = f"{len(others)} others do" if len(others) > 1 else "1 other does"
-            found.append(f"{count} the same as {card['name']}: {', '.join(others[:_MOST_SAME])}{rest}")
+            is_one = len(others) == 1
+            # Of another server it may read another folder, another account: that is not the same.
+            is_own = all(split_call(each)[0] == split_call(card["name"])[0] for each in others)
+            does = (
+                ("does the same as" if is_one else "do the same as")
+                if is_own
+                else ("is like" if is_one else "are like")
+            )
+            count = "1 other" if is_one else f"{len(others)} others"
+            found.append(f"{count} {does} {card['name']}: {', '.join(others[:_MOST_SAME])}{rest}")
     return found
 
 

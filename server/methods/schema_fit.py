@@ -155,8 +155,14 @@ class _Walk(Struct):
         ]
         if len(named) > _MOST_MISSING:
             named[_MOST_MISSING:] = [f"{len(named) - _MOST_MISSING} more"]
-        *first, last = named
-        return [f"{', '.join(first)}{' and ' if first else ''}{last} {'are' if first else 'is'} missing"]
+        said = f"{_enumerate(named)} {'are' if len(named) > 1 else 'is'} missing"
+        # A name that is spelled alike is told above.
+        others = [name for name in members if name not in properties and _fold(name) not in set(map(_fold, missing))]
+        if others:
+            more = [f"{len(others) - _MOST_MISSING} more"] if len(others) > _MOST_MISSING else []
+            found = _enumerate([*map(_quote, others[:_MOST_MISSING]), *more])
+            said += f" (found {found}, which {'are' if len(others) > 1 else 'is'} unknown)"
+        return [said]
 
     def _may_be_absent(self, schema: Any) -> bool:
         if self.is_exact:
@@ -317,6 +323,11 @@ def _has_no_reading(value: Raw, kinds: Kinds) -> bool:
     if expected and expected <= {"integer", "number"}:
         return not any(map(str.isdigit, text)) and not _not_finite.fullmatch(text)
     return bool(expected) and expected <= _CONTAINERS and text[0] in "{["
+
+
+def _enumerate(said: list[str]) -> str:
+    *first, last = said
+    return f"{', '.join(first)}{' and ' if first else ''}{last}"
 
 
 def _fold(name: str) -> str:

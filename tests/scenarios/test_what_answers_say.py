@@ -76,6 +76,17 @@ async def test_tools_that_are_looked_up_by_their_names_get_no_confidence() -> No
     assert task.startswith("confidence: ")
 
 
+@requirement("bridge:arguments")
+async def test_a_call_that_lacks_an_argument_is_told_which_of_its_own_are_unknown() -> None:
+    schema = {"type": "object", "properties": {"timezone": {"type": "string"}}, "required": ["timezone"]}
+    now = tool("now", "Tells the time", annotations=READS, inputSchema=schema)
+    async with proxy_over(FakeUpstream("time", [now])) as stage:
+        await stage.client.initialize()
+        given = {"name": "time__now", "arguments": {"tz": "Asia/Tokyo"}}
+        refused = text_of(await stage.client.call_tool("call_tool", given))
+    assert '"timezone" is missing (found "tz", which is unknown)' in refused
+
+
 OLD = tool("read_file", "Read the complete contents of a file as text. DEPRECATED: Use read_text_file instead.")
 NEW = tool("read_text_file", "Returns what stands in something that has characters in it, decoded")
 WRITER = tool("write_file", "Create a file with new content. Use with caution as it will overwrite existing files.")

@@ -353,7 +353,7 @@ def test_of_many_tools_that_do_the_same_some_are_named_and_all_counted() -> None
     answer = answered()
     best, rival = answer.structured["matches"]
     assert (best["name"], rival["name"], rival["description"]) == ("calc__click", "mail__click_1", "as calc__click")
-    said = "7 others do the same as calc__click: mail__click_2, mail__click_3, mail__click_4, mail__click_5,"
+    said = "7 others are like calc__click: mail__click_2, mail__click_3, mail__click_4, mail__click_5,"
     assert f"{said} mail__click_6 and 2 more" in answer.text.splitlines()
     assert len(answer.matches) == 9, "all were shown"
     assert len(answered(limit=20).structured["matches"]) == 9, "who asks for more sees every tool in its place"

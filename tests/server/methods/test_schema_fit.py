@@ -78,7 +78,11 @@ def test_what_fits_or_may_be_meant_otherwise_stays_byte_for_byte(schema: Any, wr
     ("schema", "written", "said"),
     [
         (of(a=TEXT) | {"required": ["a"]}, {}, '"a" is missing'),
-        (of(a=TEXT, b=TEXT) | {"required": ["a", "b"]}, {"c": 1}, '"a" and "b" are missing'),
+        (
+            of(a=TEXT, b=TEXT) | {"required": ["a", "b"]},
+            {"c": 1},
+            '"a" and "b" are missing (found "c", which is unknown)',
+        ),
         (of(user_id=TEXT) | {"required": ["user_id"]}, {"userId": "u"}, '"user_id" (found "userId") is missing'),
         (of(n=NUMBER), {"n": "one"}, '"n": expected a number, found "one"'),
         (of(n=WHOLE), {"n": {"value": 1}}, '"n": expected a whole number, found an object'),
