@@ -53,6 +53,8 @@ class ServerWords(Struct, frozen=True):
     """Its name, and its prefix where that is another."""
     marks: tuple[str, ...] = ()
     """Words of its description, folders, accounts, hosts and databases, as they are written; none of a secret."""
+    folders: tuple[str, ...] = ()
+    """The folders and files that it is given as arguments; none that holds a secret."""
 
 
 class Mention(Struct, frozen=True):
@@ -122,6 +124,12 @@ class ServerNames:
             if times:
                 return rest.strip(" ,.:;") if terms_of(rest) else ""
         return None
+
+    def folders_apart(self, servers: Sequence[str]) -> dict[str, list[str]]:
+        """Return by server the folders that not all of these servers are given."""
+        given = {server: said.folders for server in servers if (said := self._servers.get(server)) is not None}
+        shared = frozenset[str].intersection(*map(frozenset, given.values())) if given else frozenset[str]()
+        return {server: [each for each in folders if each not in shared] for server, folders in given.items()}
 
     def tell_apart(self, servers: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return by server the words of its entry that neither its name has nor all of these servers have."""

@@ -22,6 +22,11 @@ _MOST_MARKS: Final = 40
 _LONGEST: Final = 20
 """Characters of a word; what is longer is more likely an identifier than a name that people say."""
 
+_LONGEST_FOLDER: Final = 80
+"""Characters of a folder that is shown."""
+_PROGRAM: Final = re.compile(r"\.(?:[cm]?[jt]s|py|jar|sh|rb|exe|dll)$|/bin/|node_modules")
+"""What ends a file that is run, or stands in its path."""
+
 _PLACES: Final = re.compile(
     r"(?i)(?:^|[^a-z])(?:account|base|bucket|catalog|cluster|context|database|db|dbname|dir|directory|domain|email|endpoint"
     r"|env|environment|folder|host|hostname|instance|namespace|org|organization|owner|path|profile|project|ref|region|repo"
@@ -44,9 +49,22 @@ def read_server_names(entries: Sequence[Server], prefix: Callable[[str], str]) -
         entry.name: ServerWords(
             tuple(name for name in dict.fromkeys((entry.name, prefix(entry.name))) if name),
             tuple(dict.fromkeys(_marks(entry)))[:_MOST_MARKS],
+            tuple(_folders(entry)),
         )
         for entry in entries
     })  # fmt: skip
+
+
+def _folders(server: Server) -> Iterator[str]:
+    """Yield the folders and files among the arguments, except what stands behind an option and what a program is in."""
+    credentials = [value.lower() for value, name in server.secrets.values if CREDENTIAL.search(name)]
+    before = ""
+    for argument in server.args:
+        is_folder = _PATH.fullmatch(argument) and not before.startswith("-") and not _PROGRAM.search(argument)
+        is_secret = hide_shapes(argument) != argument or any(value in argument.lower() for value in credentials)
+        if is_folder and not is_secret and len(argument) <= _LONGEST_FOLDER:
+            yield argument
+        before = argument
 
 
 def _marks(server: Server) -> Iterator[str]:

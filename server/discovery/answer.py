@@ -419,13 +419,13 @@ def _count_named(known: Sequence[Known]) -> int:
 
 
 def _tell_apart(servers: Sequence[str], catalog: Catalog) -> list[str]:
-    """Say which servers have a tool that does the same, each with the words of its entry that the others lack."""
+    """Say which servers have a tool that does the same, each with the folders that the others are not given, or else
+    with the words of its entry that the others lack."""
     if not servers:
         return []
-    marks = catalog.server_names.tell_apart(servers)
-    each = [
-        f"{name} ({' '.join(words)})" if (words := marks.get(name, ())[-_MOST_MARKS:]) else name for name in servers
-    ]
+    folders, words = catalog.server_names.folders_apart(servers), catalog.server_names.tell_apart(servers)
+    marks = {name: ", ".join(folders.get(name, ())) or " ".join(words.get(name, ())[-_MOST_MARKS:]) for name in servers}
+    each = [f"{name} ({mark})" if mark else name for name, mark in marks.items()]
     more = f" and {len(each) - _MOST_SAME} more" if len(each) > _MOST_SAME else ""
     return [f"The same tool on {len(each)} servers: {', '.join(each[:_MOST_SAME])}{more}"]
 

@@ -64,3 +64,11 @@ def test_no_secret_of_an_entry_names_a_server(entry: dict[str, Any]) -> None:
 
 def test_a_prefix_names_a_server_as_well() -> None:
     assert set(names_of(one={"prefix": "personal"}).find("with personal")) == {"one"}
+
+
+def test_servers_of_one_program_are_told_apart_by_their_folders_and_by_no_secret() -> None:
+    paths = ["/opt/server.mjs", "/home/ada/all", "/home/ada/shop", "--key", "/etc/key", "/home/ada/sunflower"]
+    one = {"command": "node", "args": paths, "env": {"API_TOKEN": "sunflower"}}
+    other = {"command": "node", "args": ["/opt/server.mjs", "/home/ada/all", "~/notes"]}
+    apart = names_of(one=one, other=other).folders_apart(["one", "other"])
+    assert apart == {"one": ["/home/ada/shop"], "other": ["~/notes"]}

@@ -430,7 +430,9 @@ def test_tools_that_a_task_names_alike_are_all_in_the_answer_and_it_says_what_te
     made.fix_names()
     answer = asked(made, task="read_file")
     assert [match["name"] for match in answer.structured["matches"]] == ["calc__read_file", "mail__read_file"]
-    said = "The same tool on 2 servers: calc (shop), mail (notes). Take the one that the task means."
+    said = (
+        "The same tool on 2 servers: calc (/home/ada/shop), mail (/home/ada/notes). Take the one that the task means."
+    )
     assert said in answer.text.splitlines()
 
 
