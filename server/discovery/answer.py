@@ -154,7 +154,7 @@ class Answer(Struct, frozen=True):
 
 def with_handle(answer: Answer, handle: str) -> Answer:
     """Return the answer with the handle of the conversation it belongs to."""
-    text = f"{answer.text}\nhandle for later calls: {handle}"
+    text = f"{answer.text}\nhandle: {handle}"
     return replace(answer, text=text, structured={**answer.structured, "handle": handle})
 
 
@@ -522,7 +522,7 @@ def _mark_bridges(tools: Sequence[Tool], cards: Sequence[dict[str, Any]], reach:
     bridges = [_MARKS[key] for key in ("read", "write") if any(key in card for card in cards)]
     if not bridges:
         return "Call them by their own names." if cards else ""
-    through = f"Call each with the tool in brackets: {' or '.join(bridges)}(name, arguments)"
+    through = f"Call each with its [tool]: {' or '.join(bridges)}(name, arguments)"
     has_listed = any("listed" in card for card in cards)
     return f"{through}{'; those marked [listed] by their own names' if has_listed else ''}."
 

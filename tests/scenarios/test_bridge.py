@@ -234,7 +234,7 @@ async def test_each_line_of_an_answer_says_which_bridge_takes_its_match() -> Non
             names = [f"disk__{each['name']}" for each in tools]
             found = await stage.client.call_tool("discover_tools", {"names": names, "structured": True})
             structured = found["structuredContent"]
-        assert structured["advice"] == f"Call each with the tool in brackets: {bridges}(name, arguments)."
+        assert structured["advice"] == f"Call each with its [tool]: {bridges}(name, arguments)."
         for each in structured["matches"]:
             key, bridge = ("read", "call_tool") if each["name"] == "disk__read" else ("write", "call_tool_write")
             assert each[key] is True and f"{each['name']} [{bridge}]" in said(found)
@@ -246,7 +246,7 @@ async def test_a_weak_answer_says_where_what_changes_something_is_called() -> No
         await stage.client.initialize()
         answer = await stage.client.discover(names=["disk__wipe", "garden"])
     assert answer["advice"].startswith("No tool is called 'garden'. To find the tool for a task, describe the task.")
-    assert answer["advice"].endswith("brackets: call_tool_write(name, arguments).")
+    assert answer["advice"].endswith("[tool]: call_tool_write(name, arguments).")
 
 
 @requirement("bridge:answer")

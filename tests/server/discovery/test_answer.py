@@ -196,7 +196,7 @@ def test_where_nothing_fits_the_three_nearest_tools_have_a_line_each_and_are_no_
         "servers:",
         "- calc: 5 tools: chart_0, chart_1, chart_2, chart_3, chart_4",
         "No tool is likely to fit this task. Say it in other words, or name a server. Call each with "
-        "the tool in brackets: call_tool_write(name, arguments).",
+        "its [tool]: call_tool_write(name, arguments).",
     ]
 
 
@@ -279,7 +279,7 @@ def test_a_hidden_tool_is_never_said_to_be_called_by_its_own_name() -> None:
         "calc__add": ["listed"], "calc__sum": ["read"], "calc__wipe": ["write"]
     }  # fmt: skip
     assert answer.structured["advice"] == (
-        "Call each with the tool in brackets: call_tool or call_tool_write(name, arguments); those marked [listed] by"
+        "Call each with its [tool]: call_tool or call_tool_write(name, arguments); those marked [listed] by"
         " their own names."
     )
     assert asked(catalog("add"), names=["add"]).structured["advice"] == "Call them by their own names."
