@@ -94,7 +94,7 @@ async def test_misses_of_tools_stand_apart_from_searches_and_each_link_says_what
         page = (await client.get("/")).text
     _, missed, _ = read_answers(page)
     assert missed[:2] == [
-        "2 misses of tools", "Apart from these: after 3 searches no tool was called. All beside 0 calls.",
+        "2 misses of tools", "Apart from these: after 3 searches no tool was called. In all: 0 calls.",
     ]  # fmt: skip
     links = re.findall(r'href="\./misses([^"]*)">([^<]*)</a> (\d+ times?)', page)
     assert links == [
@@ -123,7 +123,7 @@ async def test_the_first_screen_says_what_was_saved_what_was_missed_and_what_to_
         "In 1 call models read about 300 tokens of lists, answers and hints. With all tools listed, the same call"
         " would have read 120: foretool cost 180 more."
     )
-    assert missed[:2] == ["1 miss of a tool", "All beside 1 call."]
+    assert missed[:2] == ["1 miss of a tool", "In all: 1 call."]
     assert todo[0] == "Nothing"
 
 
