@@ -420,10 +420,13 @@ class Session:
         return self.end() if self._searched_at and now - self._searched_at > GAP_S else Settled()
 
     def end(self) -> Settled:
-        """Return what has to be written at the end of the session: the latest searches too that led to no call."""
+        """Return what has to be written at the end of the session: the latest searches too that led to no call. One
+        search and nothing else is what a program does that starts anew for each request: it may call in the next."""
         self._searched_at = 0.0
-        for chat in (self._whole, *self._conversations.values()):
-            for pursuit in chat.pursuits:
+        chats = (self._whole, *self._conversations.values())
+        pursuits = {id(pursuit): pursuit for chat in chats for pursuit in chat.pursuits}  # chats may share one
+        if any(chat.history for chat in chats) or sum(len(each.searches) for each in pursuits.values()) > 1:
+            for pursuit in pursuits.values():
                 self._close(pursuit)
         return self._settle()
 

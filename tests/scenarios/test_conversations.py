@@ -40,7 +40,7 @@ async def test_an_answer_gives_out_a_handle_in_its_text_and_its_structure(modern
         client = stage.client.modern() if modern else stage.client
         first = await client.call_tool("discover_tools", {"task": "send a letter", "structured": True})
         handle = first["structuredContent"]["handle"]
-        assert f"handle: {handle} " in said(first)
+        assert f"\nhandle: {handle}" in said(first)
         again = await client.discover("compress a folder", handle=handle)
         other = await client.discover("compress a folder")
     assert again["handle"] == handle

@@ -41,5 +41,5 @@ async def test_observers_hear_what_happens() -> None:
         await at.stage.client.list_tools()
         await at.stage.client.call_tool("calc__add", {})
         await at.stage.client.discover("add")
-    expected = ["session test", "exposure list", "call calc__add ok", "miss calc__add", "discovery", "end"]
+    expected = ["session test", "exposure list", "call calc__add ok", "miss calc__add", "discovery", "miss ", "end"]
     assert [each for each in notes.heard if each not in ("exposure hint", "exposure growth")] == expected

@@ -10,6 +10,7 @@ from fakes import changed
 from msgspec.json import decode, encode
 from requirements import requirement
 
+from foretool.server.catalog.namespaces import Gone
 from foretool.server.clients.pursuit import Settled
 from foretool.server.clients.session import (
     HISTORY,
@@ -282,13 +283,22 @@ def test_what_we_search_for_a_wrong_name_is_no_search_of_the_client_and_takes_no
     assert ledger.told() == [("calc__sub", "discovery", "take one from another", 1, 1, 50)]
 
 
+def test_a_session_that_only_searched_once_misses_nothing() -> None:
+    """A program that starts anew for each request calls what it found in its next session."""
+    ledger = Ledger()
+    ledger.search(SUB, task="take away")
+    ledger.take(ledger.session.end())
+    assert ledger.told() == []
+
+
 def test_a_call_that_comes_to_nothing_has_no_task_that_nobody_wrote_for_it() -> None:
     ledger = Ledger()
     ledger.search(ADD, task="count")
     made = ledger.session
     refused = [
         made.unknown("order_pizza", [], 1.0), made.unreachable("mail__send", "mail", "name", 1.0),
-        made.gone("git__log", "excluded", "name", 1.0), *made.denied(MAIL, "bridge", "add its server", 1.0),
+        made.gone("git__log", Gone("git", "excluded", "add it"), "name", 1.0),
+        *made.denied(MAIL, "bridge", "add its server", 1.0),
     ]  # fmt: skip
     assert [each.query for each in refused] == [""] * 4
 
