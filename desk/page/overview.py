@@ -97,8 +97,13 @@ class OverviewPage(Struct, frozen=True):
 
     @property
     def saved(self) -> tuple[str, str]:
-        """What the first list saves of all tools, in a few words and in a sentence."""
-        return say_saved(self.tools, self.full_tokens, self.listed_tokens, lists_all=self.lists_all)
+        """What was saved in the calls on record, before the first call what the first list saves of all tools: in a few
+        words, and the sizes of both lists in a sentence."""
+        words, sizes = say_saved(self.tools, self.full_tokens, self.listed_tokens, lists_all=self.lists_all)
+        full, read = self.total.full_tokens, self.total.read_tokens
+        if full and not self.lists_all:
+            words = f"{100 * (full - read) // full}% saved" if read < full else "Nothing"
+        return words, sizes
 
     @property
     def misses(self) -> int:

@@ -286,6 +286,8 @@ def _say_summary(summary: TokenSummary, *, briefly: bool, is_whole: bool) -> str
     servers = output.plural(summary.servers, "server")
     if summary.well < summary.servers:
         servers = f"{summary.well or 'None'} of {servers} {'works' if summary.well < 2 else 'work'}"
+    if not summary.tools and not is_whole:
+        return f"{servers}."
     if not summary.tools:
         return f"{servers}: there are no tools that a client could see."
     tools, tokens = output.plural(summary.tools, "tool"), f"{summary.tokens:,} tokens"

@@ -15,6 +15,7 @@ from typing import Any, Final
 import click
 from click import ClickException, UsageError
 
+from foretool.server.checks.clients import find_registered
 from foretool.server.checks.programs import is_missing
 from foretool.server.commands import doctor, edits, hint, output
 from foretool.server.commands.options import config_option, json_option, type_again
@@ -567,6 +568,8 @@ def _undo(own: Path, backups: Path, as_json: bool, *, dry_run: bool) -> int:
         output.say(problem, "yellow")
     if titles := list(dict.fromkeys(each.title for each in client_files(this_machine()) if each.path in put_back)):
         output.say(f"{'That would need a restart of' if dry_run else 'Now restart'} {', '.join(titles)}.")
+    if not dry_run and own.exists() and not find_registered(own):
+        output.say(f"No client starts foretool now. {edits.short(own)} has servers still; foretool init registers it.")
     if dry_run:
         output.say("This was a dry run: nothing was changed.")
     elif earlier is not None:

@@ -90,7 +90,8 @@ def _tell_fixes(details: MissDetails) -> Iterator[tuple[str, str]]:
     best = fixes[0]
     size = f"; the list then takes {best.fix.list_tokens:,} tokens" if best.fix.list_tokens else ""
     # What changes nothing in the tasks on record would have shown the tool, and that is all that is known.
-    yield "would have helped" if best.is_advised else "would have shown it", f"{best.fix.what}{size}"
+    what = f"{best.fix.command}: {best.fix.what}" if best.fix.kind == "doctor" else best.fix.what
+    yield "would have helped" if best.is_advised else "would have shown it", f"{what}{size}"
     if best.effect is not None:
         yield "played again", say_effect(best, f"foretool misses {details.miss.id} --fix")
     if len(fixes) > 1:

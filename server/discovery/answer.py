@@ -195,10 +195,11 @@ def answer(
     asked, unknown, shared_names = _asked(arguments, catalog, reach)
     asked, apart = _by_fit(asked, arguments, ranking, level)
     is_lookup = not arguments.lines
+    lacks_likely = bool(matter(lacks.servers, catalog, arguments.lines, is_sure=True))
     if asked and not (unknown or apart):
         level = "high"
-    elif not (ranking.ranked or asked or lacks.meaning_in):
-        level = "none"
+    else:
+        level = _doubt(level, has_some=bool(ranking.ranked or asked or lacks.meaning_in), lacks_likely=lacks_likely)
     clauses = len(_clauses(arguments))
     is_paragraph = clauses > 0
     steps = 0 if is_paragraph else _count_steps(arguments)
@@ -233,14 +234,15 @@ def answer(
     has_names = len(cards) > chosen.lined and not is_paragraph
     if said := [say_shared(name, tools) for name, tools in shared_names.items()] or _tell_apart(chosen.twins, catalog):
         ending["twins"] = ". ".join([*said, "Take the one that the task means."])
-    ending["advice"] = _advice(level, unknown, lacks, len(catalog), calling, has_names=has_names, is_lookup=is_lookup)
+    missed = _say_unknown(unknown, catalog, reach)
+    ending["advice"] = _advice(level, missed, lacks, len(catalog), calling, has_names=has_names, is_lookup=is_lookup)
     structured: dict[str, Any] = {"confidence": level, "matches": cards}
     if lacks.meaning_in:
         structured["note"] = say_by_words(lacks.meaning_in)
     elif lacks.unread:
         structured["note"] = say_unread()
     text = _Text({**structured, **ending}, chosen.lined, fragments, skills, with_calls=is_paragraph,
-                 is_lookup=is_lookup)  # fmt: skip
+                 is_lookup=is_lookup, begins_with_absent=lacks_likely)  # fmt: skip
     # The lines without schemas come first: what they leave goes to the schemas.
     left = budget - estimate(text.with_schemas({}))
     schemas = Schemas(left, cap)
@@ -537,9 +539,23 @@ def _nearest(ranking: Ranking, catalog: Catalog, visible: Visible, reach: Reach)
     return cards
 
 
-def _advice(level: Level, unknown: Sequence[str], lacks: Lacks, tools: int, calling: str, *, has_names: bool,
+def _say_unknown(names: Sequence[str], catalog: Catalog, reach: Reach) -> str:
+    """Say of names that were asked for why they mean no tool, as a call of them would be told."""
+    said, nobodys = [], []
+    for name in names:
+        gone = catalog.meanings.why_gone(name)
+        if gone is None or not reach.admits(gone.upstream):
+            nobodys.append(repr(name))
+        else:
+            tell = f", and {gone.way_out}, so tell the user" if gone.is_wanted else ""
+            said.append(f"{name!r} cannot be called: {gone.reason}{tell}.")
+    return " ".join([*said, *([f"No tool is called {', '.join(nobodys)}."] if nobodys else [])])
+
+
+def _advice(level: Level, unknown: str, lacks: Lacks, tools: int, calling: str, *, has_names: bool,
             is_lookup: bool) -> str:  # fmt: skip
-    said = [f"No tool is called {', '.join(map(repr, unknown))}."] if unknown else []
+    """`unknown`: what is said of names that mean no tool."""
+    said = [unknown] if unknown else []
     if is_lookup and unknown:
         said.append("To find the tool for a task, describe the task.")
     elif level == "none" and not lacks.unsearched:
@@ -583,22 +599,32 @@ def _count_steps(arguments: Arguments) -> int:
     return len(steps(in_english(arguments.lines[0]))) if len(arguments.lines) == 1 else 0
 
 
+def _doubt(level: Level, *, has_some: bool, lacks_likely: bool) -> Level:
+    """Return the level of an answer. Without any tool it is none; where a server that probably has the tool is not
+    there (`lacks_likely`), what others have is a neighbour of it."""
+    if not has_some:
+        return "none"
+    return "low" if lacks_likely and level == "medium" else level
+
+
 class _Text:
     """What a model reads: the first matches in a line each, the further ones by their names alone, or with what their
     calls need. Everything but the schemas is written once; how long that is says which schemas there is room for."""
 
     def __init__(
         self, structured: Mapping[str, Any], lined: int, fragments: Sequence[Fragment],
-        skills: Sequence[SkillOffer], *, with_calls: bool, is_lookup: bool,
+        skills: Sequence[SkillOffer], *, with_calls: bool, is_lookup: bool, begins_with_absent: bool,
     ) -> None:  # fmt: skip
         """`lined`: how many matches have a line; `is_lookup`: tools were asked for by their names alone, so that nobody
-        doubts what is meant."""
+        doubts what is meant; `begins_with_absent`: a server that is not there probably has the tool."""
         cards = structured["matches"]
         note = structured.get("note", "")
         confidence = "" if is_lookup else f"confidence: {structured['confidence']}{note and f'; {note}'}"
         is_doubtful = structured["confidence"] == "low" and not is_lookup
         running = (_PERHAPS_NONE if is_doubtful else NOT_DONE) if cards else ""
-        self._head = ". ".join(filter(None, (confidence, running)))
+        absent = structured.get("absent", "")
+        head, ending = (absent, "") if begins_with_absent else ("", absent)
+        self._head = "\n".join(filter(None, (head, ". ".join(filter(None, (confidence, running))))))
         self._skills = list(map(describe_offer, skills))
         self._lined = [(card, f"{place}. {_line(card)}") for place, card in enumerate(cards[:lined], 1)]
         self._named = [*_same(cards), *_further(cards[lined:], "call" if with_calls else "name")]
@@ -607,7 +633,7 @@ class _Text:
             self._ending += ["nearest tools:", *(f"- {_line(card)}" for card in nearest)]
         if servers := structured.get("servers"):
             self._ending += ["servers:", *(f"- {name}: {entry}" for name, entry in servers.items())]
-        self._ending += filter(None, (structured.get(key) for key in ("twins", "absent", "advice")))
+        self._ending += filter(None, (structured.get("twins"), ending, structured.get("advice")))
 
     def with_schemas(self, shared: Mapping[str, Any]) -> str:
         """Return the text with the schemas that the matches have by now, and the definitions that they share."""

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from foretool.server.app import App
+from foretool.server.config.errors import lacks_folder
 from foretool.server.config.loader import Config
 from foretool.server.setup.masking import describe_entry
 from foretool.server.trust.approvals import count_held
@@ -96,7 +97,8 @@ def _condition(
     """Return the condition of a server, and why it fails or cannot be used. `state`: what a running proxy says.
     `failure`: how it ended when it was last tried."""
     if name in config.broken:
-        return "wrong", config.broken[name]
+        said = config.broken[name]
+        return ("idle", "") if lacks_folder(said) else ("wrong", said)
     if name in config.disabled:
         return "disabled", ""
     idle: Condition = "new" if name in unlisted else "idle"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from difflib import SequenceMatcher
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -122,6 +123,8 @@ _MOST_BUDGET: Final = 32_000
 """The largest budget of a list that is offered."""
 _STEP: Final = 50
 """Budgets are offered in steps of so many tokens."""
+_MISSPELT: Final = 0.85
+"""From this share of equal letters on, a name that no tool has is taken for a misspelling, which is no name to give."""
 _LEAST_TASKS: Final = 10
 """With fewer tasks on record there is nothing to learn from."""
 SHOWN_WORDS: Final = 60
@@ -408,7 +411,8 @@ class _Finder:
         found = namespaces.split(self._miss.tool)
         if found is None or found[0] != tool.upstream or namespaces.refusal(tool.upstream, found[1]) is not None:
             return
-        yield alias(self._app.catalog, tool, found[1])
+        if SequenceMatcher(None, found[1], tool.name, autojunk=False).ratio() < _MISSPELT:
+            yield alias(self._app.catalog, tool, found[1])
 
     def _reword(self, tool: Tool) -> Iterator[Fix]:
         """Yield a description that has the words of the search, and a name that has one of them."""

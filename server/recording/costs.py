@@ -129,8 +129,8 @@ def say_saving(costs: Costs) -> str:
         rate = f" Over {plural(costs.rated_tasks, 'task')} whose end is known it is {share}."
     return (
         f"In {plural(costs.calls, 'call')}{searches} models read about {plural(costs.read_tokens, 'token')} of lists,"
-        f" answers and hints. With all tools listed, the same {'call' if costs.calls == 1 else 'calls'}{alone} would"
-        f" have read {costs.full_tokens:,}: {outcome}.{rate}"
+        f" answers and hints. With all tools of today listed, the same"
+        f" {'call' if costs.calls == 1 else 'calls'}{alone} would have read {costs.full_tokens:,}: {outcome}.{rate}"
     )
 
 

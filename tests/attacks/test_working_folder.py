@@ -261,6 +261,9 @@ def test_where_a_client_has_no_folder_open_no_server_gets_all_files(
         assert "cannot be called" in refused["error"]["message"]
     done = machine.run("doctor")
     assert done.returncode == 0 and "open a folder in the client" in " ".join(done.stdout.split())
+    for command in ("list", "status"):
+        done = machine.run(command)
+        assert done.returncode == 0 and "broken" not in done.stdout and "wrong" not in done.stdout, done.stdout
 
 
 @requirement("trust:folder:children")

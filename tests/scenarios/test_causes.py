@@ -121,13 +121,13 @@ async def pushed_out_by_pins(policy: str) -> Making:
 
 @asynccontextmanager
 async def kept_free_to_grow(policy: str) -> Making:
-    async with used_before((sky(), others(2)), ["sky__forecast"], policy, list_tokens=373) as missed:
+    async with used_before((sky(), others(2)), ["sky__forecast"], policy, list_tokens=335) as missed:
         yield missed
 
 
 @asynccontextmanager
 async def not_filled_so_that_it_can_grow(policy: str) -> Making:
-    async with listing(sky(), policy=policy, list_fill=True, list_names=False, list_tokens=373) as missed:
+    async with listing(sky(), policy=policy, list_fill=True, list_names=False, list_tokens=335) as missed:
         yield missed
 
 

@@ -112,12 +112,15 @@ async def test_a_server_whose_entry_cannot_be_used_is_named_like_one_that_is_dow
             for name in ("brave__search", "off__run")
         }
         causes = {miss.tool: (miss.cause, miss.change) for miss in stage.misses() if miss.tool}
+        looked_up = await stage.client.call_tool("discover_tools", {"names": ["brave__search", "nobodys"]})
     missing = f"Server brave is not set up, so its tools are missing here: {DOCTOR}."
     assert [answer.get("absent") for answer in answers] == [missing, None, None, missing]
     assert "the config entry of server 'brave' cannot be used, and foretool doctor brave says" in said_by(
         called["brave__search"]
     )
     assert "server 'off' is disabled; discover_tools finds other tools" in said_by(called["off__run"])
+    assert "'brave__search' cannot be called: the config entry of server 'brave' cannot be used" in said_by(looked_up)
+    assert "No tool is called 'nobodys'." in said_by(looked_up)
     assert causes["brave__search"] == (
         "offline", "the config entry of server 'brave' cannot be used: foretool doctor brave says what is wrong with it"
     )  # fmt: skip

@@ -261,6 +261,21 @@ def test_a_server_that_is_down_is_named_once_a_session_and_where_the_task_names_
 
 
 @requirement("discovery:absent")
+def test_where_a_server_that_is_not_there_probably_has_the_tool_an_answer_begins_with_that_and_doubts_the_others() -> (
+    None
+):
+    """ "Create an issue on github" was answered with "call the tool that fits now" and a branch of git."""
+    made, mail = catalog(tool("add", "Adds two numbers and letters")), Away("mail", "not set up", has_tools=False)
+    answer = asked(made, task="add a letter with mail", sure="medium", absent=[mail])
+    lines = answer.text.splitlines()
+    assert lines[0].startswith("Server mail is not set up, so its tools are missing here: tell the user")
+    assert lines[1].startswith("confidence: low. Perhaps none of these tools does it.")
+    assert answer.text.count("mail is not set up") == 1 and answer.level == "low"
+    other = asked(made, task="add a letter", sure="medium", absent=[mail])
+    assert other.level == "medium" and not other.text.startswith("Server")
+
+
+@requirement("discovery:absent")
 def test_a_match_of_a_server_that_is_down_says_so() -> None:
     down = Away("calc", "down", has_tools=True)
     answer = asked(catalog(tool("sum", "Adds two numbers")), task="adds two numbers", sure="high", absent=[down])

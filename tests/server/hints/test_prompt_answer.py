@@ -74,7 +74,7 @@ async def test_learned_models_take_part_and_the_hint_is_an_exposure_of_the_sessi
 async def test_behind_the_best_the_hook_names_nothing_that_the_list_names_already(tmp_path: Path) -> None:
     many = FakeUpstream("files", tools=[tool(f"read{n}", "To read a document.") for n in range(20)])
     with open_store(tmp_path / "foretool.sqlite3") as store:
-        async with proxy_over(many, store=store, policy="frozen", list_tokens=360, list_fill=True) as stage:
+        async with proxy_over(many, store=store, policy="frozen", list_tokens=330, list_fill=True) as stage:
             await stage.client.initialize()
             await stage.client.list_tools()
             client = stage.app.clients.only_client()

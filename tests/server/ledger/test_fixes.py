@@ -169,15 +169,16 @@ def test_what_waits_for_the_user_is_reviewed(tmp_path: Path) -> None:
 
 def test_a_name_that_no_tool_has_may_become_an_alias(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS)
-    miss = replace(HIDDEN, noticed="unknown_name", cause="unknown", tool="sky__mooon")
+    miss = replace(HIDDEN, noticed="unknown_name", cause="unknown", tool="sky__moon_now")
     (fix,) = found(path, miss).fixes
-    assert [each.text for each in fix.changes] == ["servers.sky.tools.moon.name=mooon"]
+    assert [each.text for each in fix.changes] == ["servers.sky.tools.moon.name=moon_now"]
     config = loader.load(path)
     changed = loader.parse(edit_config(config, fix).text().encode(), path)
     with offline.open_offline(changed) as app:
-        assert app.catalog.find("sky__mooon") is not None
+        assert app.catalog.find("sky__moon_now") is not None
     # The name of another server's tool is never given away.
     assert kinds(path, replace(miss, tool="calc__moon")) == []
+    assert kinds(path, replace(miss, tool="sky__mooon")) == [], "nobody wants a tool to be called by a misspelling"
 
 
 def test_a_search_in_vain_is_for_the_tool_that_was_called_then(tmp_path: Path) -> None:
