@@ -102,7 +102,7 @@ class OverviewPage(Struct, frozen=True):
         words, sizes = say_saved(self.tools, self.full_tokens, self.listed_tokens, lists_all=self.lists_all)
         full, read = self.total.full_tokens, self.total.read_tokens
         if full and not self.lists_all:
-            words = f"{100 * (full - read) // full}% saved" if read < full else "Nothing"
+            words = _say_share(full, read)
         return words, sizes
 
     @property
@@ -162,7 +162,11 @@ def say_saved(tools: int, full: int, listed: int, *, lists_all: bool) -> tuple[s
     if lists_all:
         more = f", {listed - full:,} of them for foretool's own" if listed > full else ""
         return "Nothing", f"Your tools are so few that all are listed: {listed:,} tokens{more}."
-    return f"{100 * (full - listed) // full}% saved" if listed < full else "Nothing", sizes
+    return _say_share(full, listed), sizes
+
+
+def _say_share(full: int, read: int) -> str:
+    return f"{100 * (full - read) // full}% saved" if read < full else "Nothing"
 
 
 def wilson(hits: int, of: int) -> tuple[float, float] | None:

@@ -35,19 +35,21 @@ _MAY_ASK: Final = re.compile(
     r"\b(?:rid|bin|gone|old|stale|unused|off|out|away|without|no|not|cut|take|taking)\b", re.IGNORECASE
 )
 """Words that ask for it in "I need no branch of that name", and say nothing of the kind in what is to be kept."""
+_BEGINS: Final = r"\W*(?:(?:please|can you|could you|now) )*"
+"""What may stand before the first word of a task: that word is the deed."""
 _KEEPING: Final = re.compile(
-    r"\W*(?:(?:please|can you|could you|now) )*(?:add|append|book|create|draft|insert|jot|note|post|remember|save"
+    _BEGINS + r"(?:add|append|book|create|draft|insert|jot|note|post|remember|save"
     r"|schedule|send|share|store|submit|write)\b",
     re.IGNORECASE,
 )
 """The beginning of a task that asks to keep or to tell what follows: "remember that Anna eats no nuts"."""
 _CHANGING: Final = re.compile(
-    r"\W*(?:(?:please|can you|could you|now) )*(?:add(?! \d)|append|apply|book|cancel|change|copy|create|draft|edit"
+    _BEGINS + r"(?:add(?! \d)|append|apply|book|cancel|change|copy|create|draft|edit"
     r"|enter|fill|insert|install|jot|keep|make|mark|merge|move|name|note|notify|post|publish|push|put|remember|rename"
     r"|replace|reply|reset|save|schedule|send|set|share|start|stop|store|submit|turn|update|upload|write)\b",
     re.IGNORECASE,
 )
-"""The beginning of a task that asks for a change: its first word is the deed. Elsewhere "write" may be a question."""
+"""The beginning of a task that asks for a change. Elsewhere "write" may be a question."""
 _ENGLISH: Final = re.compile(
     r"\b(?:the|my|this|that|these|what|which|and|of|with|from|for|to|is|are|how|when|it|you)\b", re.IGNORECASE
 )

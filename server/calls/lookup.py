@@ -154,8 +154,7 @@ class ToolLookup:
         if not self._upstreams.admits(exchange.client.profile, gone.upstream):
             return self._refuse_unknown(call)
         miss = exchange.own_session.gone(name, gone, call.via, at, exchange.chat)
-        tell = f", and {gone.way_out}, so tell the user" if gone.is_wanted else ""
-        text = f"tool {name!r} cannot be called: {gone.reason}{tell}; {finder_of(exchange)} finds other tools"
+        text = f"tool {name!r} cannot be called: {gone.for_model}; {finder_of(exchange)} finds other tools"
         return Refusal(
             text, (miss,), describe_refused(call, ToolId(name), gone.upstream, at, self._recorder), is_unknown=True
         )

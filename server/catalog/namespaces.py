@@ -42,6 +42,16 @@ class Gone(NamedTuple):
     is_wanted: bool = False
     """The user wants its server, but its entry cannot be used."""
 
+    @property
+    def change(self) -> str:
+        """Why there is no tool and what would change that, for the user."""
+        return f"{self.reason}: {self.way_out}"
+
+    @property
+    def for_model(self) -> str:
+        """Why the tool cannot be called, for a model, which can only tell the user of an entry."""
+        return f"{self.reason}, and {self.way_out}, so tell the user" if self.is_wanted else self.reason
+
 
 class Seen(NamedTuple):
     """What the names given for good say of servers."""

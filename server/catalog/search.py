@@ -23,6 +23,8 @@ from msgspec.structs import replace
 
 from foretool.retrieval.calibration import AS_SHIPPED, Recalibration
 from foretool.retrieval.ranking import Query, Ranking, split_needs
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.transports.tasks import BackgroundWork, in_slices
 from foretool.storage.records import Tool, ToolId, Usage
 from foretool.storage.steps import Steps
@@ -169,9 +171,8 @@ class Index:
 @lru_cache(maxsize=4096)
 def _read_replacements(definition: bytes) -> frozenset[str]:
     from foretool.retrieval.cautions import find_replacements
-    from foretool.retrieval.document import document
 
-    return frozenset(find_replacements(document(Tool(ToolId(""), "", "", definition, "")).description))
+    return frozenset(find_replacements(jsonrpc.member(Raw(definition), "description") or ""))
 
 
 class RecentUsage:

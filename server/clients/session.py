@@ -509,7 +509,7 @@ class Session:
         """Decide on a call of a tool that the config excludes or whose server is not in use."""
         noticed: Noticed = "bridge" if via == "bridge" else "call"
         cause: Cause = "offline" if gone.is_wanted else "denied"
-        return self._miss(chat, name, at, noticed, cause, f"{gone.reason}: {gone.way_out}", turns=1)
+        return self._miss(chat, name, at, noticed, cause, gone.change, turns=1)
 
     def _explain(self, tool: Tool) -> Why | None:
         """Return why a tool is hidden, as far as the list that lacked it knows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -114,11 +114,12 @@ def command(
     except RegistryError as error:
         raise ClickException(str(error)) from None
     own = edits.open_file(path, may_be_missing=True)
+    known = own.servers()
     with edits.errors_of(own.path):
         added = [each for each in found if _put(own, each, replace=replace, as_json=as_json)]
     for option in _OWN_OPTIONS.intersection(click.get_current_context().meta.get(_WORDS) or ()):
         output.warn(f"{option} stands behind --, so the server gets it; to give it to foretool, write it before --")
-    return _finish(own, added, dry_run=dry_run, starts=not no_start, as_json=as_json)
+    return _finish(own, added, known, dry_run=dry_run, starts=not no_start, as_json=as_json)
 
 
 def _read(words: list[str], name: str, env: Sequence[str], header: Sequence[str], transport: str) -> list[NewServer]:
@@ -205,8 +206,10 @@ def _check(server: NewServer) -> None:
         raise UsageError(re.sub(r"^new:\d+:\d+: ", "", problem))
 
 
-def _finish(own: OwnServers, added: list[NewServer], *, dry_run: bool, starts: bool, as_json: bool) -> int:
-    known = OwnServers(own.path, own.before).servers() if added else {}
+def _finish(
+    own: OwnServers, added: list[NewServer], known: Collection[str], *, dry_run: bool, starts: bool, as_json: bool
+) -> int:
+    """Write the file, start what was added and print both. `known`: the servers that the file had before."""
     by_word: dict[str, list[str]] = {}
     for each in added:
         by_word.setdefault("replaced" if each.name in known else "added", []).append(each.name)

@@ -154,22 +154,19 @@ def _bring_back(place: Path, as_json: bool, *, dry_run: bool) -> int:
     good = last_good(place)
     if good is None:
         raise ClickException(f"{place}: it is damaged and no earlier version is kept; correct it by hand")
-    if dry_run and as_json:
-        output.emit({"restored": [str(place)], "problems": []})
-    elif dry_run:
-        output.say(f"{short(place)} is damaged and would be the version of {good[0]} again. Nothing was written.")
-    if dry_run:
-        return 0
-    with errors_of(place):
-        try:
-            kept = bring_back(place, good[1])
-        except ChangeError as error:
-            raise ClickException(str(error)) from None
+    said = f"{short(place)} is damaged and would be the version of {good[0]} again. Nothing was written."
+    if not dry_run:
+        with errors_of(place):
+            try:
+                kept = bring_back(place, good[1])
+            except ChangeError as error:
+                raise ClickException(str(error)) from None
+        said = f"{short(place)} was damaged and is the version of {good[0]} again."
+        said += f"\nThe damaged file is kept in {short(kept)}."
     if as_json:
         output.emit({"restored": [str(place)], "problems": []})
     else:
-        output.say(f"{short(place)} was damaged and is the version of {good[0]} again.")
-        output.say(f"The damaged file is kept in {short(kept)}.")
+        output.say_lines(said)
     return 0
 
 

@@ -171,15 +171,16 @@ class AgentSteps:
         # Even if nothing was found, a step that is widened may take what is ranked.
         tools = ranked if found != "none" else []
         most = min(max(judged.k, _LEAST), _TOOLS)
-        hits = self._instructions.find(query.lines, profile, self._servers_of(each.id for each in tools[:most]))
+        servers = self._servers_of(each.id for each in tools[:most])
+        hits = self._instructions.find(query.lines, profile, servers)
         left = budget - self._fixed_tokens(profile)
         # A missing tool costs more than a missing text: texts are sure of their share alone.
         matched = [*skills, *(hit.fragment for hit in hits)]
         reserved = sum(map(_cited_tokens, _fit_texts(matched, left // _SHARE)))
         selected = itr.select(tools, left - reserved, {"tool": most}, pinned, per_token=False)
         # A tool may have found no room, and then its server has nothing to say.
-        given = [each.id for each in tools if each.id in selected.tools]
-        hits = self._instructions.find(query.lines, profile, self._servers_of(given))
+        if (given := self._servers_of(each.id for each in tools if each.id in selected.tools)) != servers:
+            hits = self._instructions.find(query.lines, profile, given)
         texts = _fit_texts([*skills, *(hit.fragment for hit in hits)], left - selected.tokens)
         relevance = {each.id: 1.0 for each in skills} | {hit.fragment.id: hit.relevance for hit in hits}
         shown = [Candidate(each.id, "instruction", _cited_tokens(each), relevance[each.id]) for each in texts]

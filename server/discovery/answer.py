@@ -547,8 +547,7 @@ def _say_unknown(names: Sequence[str], catalog: Catalog, reach: Reach) -> str:
         if gone is None or not reach.admits(gone.upstream):
             nobodys.append(repr(name))
         else:
-            tell = f", and {gone.way_out}, so tell the user" if gone.is_wanted else ""
-            said.append(f"{name!r} cannot be called: {gone.reason}{tell}.")
+            said.append(f"{name!r} cannot be called: {gone.for_model}.")
     return " ".join([*said, *([f"No tool is called {', '.join(nobodys)}."] if nobodys else [])])
 
 
@@ -665,16 +664,11 @@ def _same(cards: Sequence[Mapping[str, Any]]) -> list[str]:
     for card in cards:
         if others := card.get("same"):
             rest = f" and {len(others) - _MOST_SAME} more" if len(others) > _MOST_SAME else ""
-            is_one = len(others) == 1
             # Of another server it may read another folder, another account: that is not the same.
             is_own = all(split_call(each)[0] == split_call(card["name"])[0] for each in others)
-            does = (
-                ("does the same as" if is_one else "do the same as")
-                if is_own
-                else ("is like" if is_one else "are like")
-            )
-            count = "1 other" if is_one else f"{len(others)} others"
-            found.append(f"{count} {does} {card['name']}: {', '.join(others[:_MOST_SAME])}{rest}")
+            one, more = ("does the same as", "do the same as") if is_own else ("is like", "are like")
+            count = f"1 other {one}" if len(others) == 1 else f"{len(others)} others {more}"
+            found.append(f"{count} {card['name']}: {', '.join(others[:_MOST_SAME])}{rest}")
     return found
 
 

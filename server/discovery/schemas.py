@@ -64,15 +64,7 @@ def describe(definition: bytes, most: int = 0) -> str:
 def _warning(definition: bytes) -> str:
     from foretool.retrieval.cautions import find_warning
 
-    return find_warning(_description(definition))
-
-
-def _description(definition: bytes) -> str:
-    """Return the description of a tool, "" where it has none that can be read."""
-    try:
-        return _described.decode(definition).description or ""
-    except msgspec.DecodeError:
-        return ""
+    return find_warning(jsonrpc.member(Raw(definition), "description") or "")
 
 
 @lru_cache(maxsize=_KEPT)

@@ -136,6 +136,9 @@ def matter(
     """Return those of the absent servers that could have had the tool: all of them in doubt, else those whose name or
     description shares a word with the task. One that is down is named once a session (`told`), and again where the task
     names it."""
+    if not absent:
+        return []  # as mostly: no search has to read the task for it
+
     from foretool.retrieval.glossary import put_into_english
     from foretool.retrieval.words import terms
 

@@ -270,14 +270,15 @@ class Run:
         return revert is None or now is None
 
     def _restore(self, path: Path, kept: _Kept, earlier: Earlier, undone: Undone) -> None:
-        if not undone.is_dry and earlier.before is None:
-            delete(path, earlier.made)
-        elif not undone.is_dry and earlier.before is not None:
-            make_private_folder(path.parent)
-            _write(path, earlier.before, kept.mode)
-        undone.restored.append(path)
-        if earlier.before is not None:
+        if earlier.before is None:
+            if not undone.is_dry:
+                delete(path, earlier.made)
+        else:
+            if not undone.is_dry:
+                make_private_folder(path.parent)
+                _write(path, earlier.before, kept.mode)
             undone.becomes[path] = earlier.before
+        undone.restored.append(path)
 
     def _revert(self, path: Path, now: bytes, kept: _Kept, after: bytes, undone: Undone) -> bool:
         """Write a file without what the run changed; what it held until now is kept beside the other copies."""
