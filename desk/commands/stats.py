@@ -90,9 +90,9 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs, fu
     output.say(
         f"A list of all tools takes {full:,} tokens. What was read is an estimate: the list counts at each call and"
         " search, an answer from then on to the end of its task. A task is what a session called up to a search for"
-        " something else, a prompt or a pause of half an hour. Calls that a rule refused count; those of a name that"
-        " no tool has, with wrong arguments, of a server that is down, or of foretool call do not. The answer to a name"
-        " that no tool has counts as a search."
+        " something else, a prompt or a pause of half an hour. Calls that a rule or the config refused count; those of"
+        " a name that no tool has, with wrong arguments, of a server that is down, or of foretool call do not. The"
+        " answer to a name that no tool has counts as a search."
     )
     _print_courses(rows)
 

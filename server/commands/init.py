@@ -20,7 +20,7 @@ from foretool.server.checks.programs import is_missing
 from foretool.server.commands import doctor, edits, hint, output
 from foretool.server.commands.options import config_option, json_option, type_again
 from foretool.server.config import keyrings
-from foretool.server.config.errors import ConfigError, guess, lacks_folder
+from foretool.server.config.errors import ConfigError, guess
 from foretool.server.config.files import read_regular
 from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load, parse
@@ -457,11 +457,8 @@ def _say_unready(planned: Sequence[FileChange], own: Path) -> None:
         config = parse(text, own)
     except ConfigError:
         return  # `load` says it behind the changes
-    bound = [name for name, said in config.broken.items() if lacks_folder(said)]
-    lacking = {
-        name: re.sub(r"^.*?:\d+:\d+: (?:mcpServers\.\S+: )?", "", said)
-        for name, said in config.broken.items() if name not in bound
-    }  # fmt: skip
+    bound = [name for name in config.broken if name not in config.wrong]
+    lacking = {name: re.sub(r"^.*?:\d+:\d+: (?:mcpServers\.\S+: )?", "", said) for name, said in config.wrong.items()}
     lacking |= {
         name: f"{server.command} is not on PATH" for name, server in config.servers.items() if is_missing(server)
     }

@@ -110,7 +110,7 @@ def open_search(
     """
     config = load(path)
     shown_to = config.require_profile(profile)
-    unlisted = [*_list_unknown(config, shown_to), *(name for name in config.broken if shown_to.admits(name))]
+    unlisted = [*_list_unknown(config, shown_to), *(name for name in config.wrong if shown_to.admits(name))]
     with offline.open_offline(config) as app:
         if not len(app.catalog) and not may_be_empty:
             raise click.ClickException("no tools are known yet; run `foretool doctor` to see why")

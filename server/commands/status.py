@@ -19,7 +19,6 @@ from foretool.server.commands import output
 from foretool.server.commands.login import say_until
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
-from foretool.server.config.errors import lacks_folder
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import NamedBy
 from foretool.server.config.settings import PolicyChoice, Record, Telemetry
@@ -242,7 +241,7 @@ def read_status(config: Config) -> Status:
                 )
                 for each in find_proxies(states)
             ),
-            broken={name: said for name, said in config.broken.items() if not lacks_folder(said)},
+            broken=config.wrong,
             disabled=config.disabled,
             warnings=(*config.warnings, *exposure(config.storage)),
             findings=inspect_store(config, store).counts(),

@@ -27,6 +27,7 @@ from foretool.server.config.errors import (
     dotted,
     guess,
     kind_of,
+    lacks_folder,
     printable_line,
     refuse_unknown,
 )
@@ -138,6 +139,12 @@ class Config(Struct, frozen=True, kw_only=True):
 
     state_folder: Path = Path()
     """Where foretool keeps what belongs to the user of this machine."""
+
+    @property
+    def wrong(self) -> dict[str, str]:
+        """The broken servers less those that lack an open folder alone: these are as they should be, for other
+        clients."""
+        return {name: said for name, said in self.broken.items() if not lacks_folder(said)}
 
     @property
     def storage(self) -> StorePlace:

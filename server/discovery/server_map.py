@@ -14,7 +14,6 @@ from msgspec import Struct
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.codes import Code
-from foretool.server.config.errors import lacks_folder
 from foretool.server.config.loader import LiveConfig
 from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import one_line
@@ -43,7 +42,7 @@ def find_absent(upstreams: UpstreamRegistry, config: LiveConfig, reach: Reach) -
     """Return the servers of a profile that are starting for the first time or down, and those that cannot start because
     of their entries. One that only lacks an open folder is meant for other clients."""
     absent = upstreams.absent(reach.profile)
-    broken = [name for name, said in config.now.broken.items() if reach.admits(name) and not lacks_folder(said)]
+    broken = [name for name in config.now.wrong if reach.admits(name)]
     if not (absent.starting or absent.down or broken):
         return []
     unlisted = upstreams.unlisted()

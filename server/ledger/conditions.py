@@ -8,7 +8,6 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from foretool.server.app import App
-from foretool.server.config.errors import lacks_folder
 from foretool.server.config.loader import Config
 from foretool.server.setup.masking import describe_entry
 from foretool.server.trust.approvals import count_held
@@ -96,9 +95,8 @@ def _condition(
 ) -> tuple[Condition, str]:
     """Return the condition of a server, and why it fails or cannot be used. `state`: what a running proxy says.
     `failure`: how it ended when it was last tried."""
-    if name in config.broken:
-        said = config.broken[name]
-        return ("idle", "") if lacks_folder(said) else ("wrong", said)
+    if name in config.wrong:
+        return "wrong", config.wrong[name]
     if name in config.disabled:
         return "disabled", ""
     idle: Condition = "new" if name in unlisted else "idle"

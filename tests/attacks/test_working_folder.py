@@ -264,6 +264,7 @@ def test_where_a_client_has_no_folder_open_no_server_gets_all_files(
     for command in ("list", "status"):
         done = machine.run(command)
         assert done.returncode == 0 and "broken" not in done.stdout and "wrong" not in done.stdout, done.stdout
+    assert "files" not in machine.run("search", "quux").stderr, "it is meant for windows with an open folder"
 
 
 @requirement("trust:folder:children")
