@@ -8,7 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
+import msgspec
+
+from foretool.retrieval.document import cut_at_word
 from foretool.server.clients.client import is_as_severe
 from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.config.codes import FOR_THE_USER, Code
@@ -24,6 +28,9 @@ from foretool.storage.records import Era
 
 OnReply = Callable[[Exchange, Reply], None]
 """Takes the reply of an upstream and the exchange to answer with it, which may be a retry of the first one."""
+
+_LONGEST_REASON: Final = 240
+"""Characters of why a reply is lost that a client is told: a server's last line on stderr may be very long."""
 
 log = logging.getLogger("foretool.forwarder")
 
@@ -112,7 +119,9 @@ class Forwarder:
         bearer = upstream.bearer
         if bearer is not None and bearer.asks_for_sign_in(lost.reason):
             return sign_in_text(upstream.name, bearer.problem)
-        text = lost_text(upstream.name, lost, what, self._code(upstream, lost), has_worked=upstream.up_at > 0.0)
+        # A secret is taken out before the cut, which could leave half of it.
+        short = msgspec.structs.replace(lost, reason=cut_at_word(self._config.redact(lost.reason), _LONGEST_REASON))
+        text = lost_text(upstream.name, short, what, self._code(upstream, lost), has_worked=upstream.up_at > 0.0)
         return self._config.redact(text)
 
     def _code(self, upstream: Upstream, lost: Lost) -> str:

@@ -42,6 +42,20 @@ async def test_calls_in_flight_fail_at_once_and_name_the_upstream(eras: tuple[Er
     assert outcomes == [("lost", True)] * 3
 
 
+async def test_of_a_long_last_line_a_client_reads_the_beginning_and_no_part_of_a_secret() -> None:
+    secret = "sk-" + "0123456789" * 8
+    upstream = FakeUpstream("calc", ["slow"], entry={"env": {"TOKEN": "${TOKEN}"}})
+    upstream.hold("slow")
+    async with proxy_over(upstream, environ={"TOKEN": secret}) as stage:
+        call = stage.client.post("tools/call", {"name": "calc__slow"})
+        await upstream.called("slow")
+        upstream.die(f"exited with code 1; last stderr line: '{'too long ' * 20}{secret}{' and more' * 200}'")
+        text = said(await stage.client.result(call))
+    assert "exited with code 1; last stderr line: 'too long" in text
+    assert len(text) < 450
+    assert secret[:12] not in text
+
+
 @requirement("death:reconnect")
 async def test_the_next_call_reconnects_and_the_client_notices_nothing_else() -> None:
     upstream = calc()
