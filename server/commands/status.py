@@ -21,6 +21,7 @@ from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import NamedBy
+from foretool.server.config.servers import digest_entry
 from foretool.server.config.settings import PolicyChoice, Record, Telemetry
 from foretool.server.inspection import inspect_store
 from foretool.server.lists.policy import choose_policy, explain_policy
@@ -41,7 +42,8 @@ from foretool.server.recording.store_watch import TroubleNote, find_trouble
 from foretool.server.signin.vault import KnownSignIn, Vault
 from foretool.server.trust.approvals import say_waiting
 from foretool.server.trust.phrases import Severity
-from foretool.server.upstreams.memory import FAILING, find_proxies
+from foretool.server.upstreams.failure_memory import known_failures
+from foretool.server.upstreams.memory import FAILING, find_proxies, find_running, states_by_upstream
 from foretool.server.upstreams.upstream import State
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import exposure, open_existing_store, open_store
@@ -131,6 +133,8 @@ class Status(Struct, frozen=True):
     confidence: Confidence | None
     """How well confidence has matched what followed; null while too few searches have a known outcome."""
     proxies: tuple[Proxy, ...]
+    failing: dict[str, str]
+    """Servers that no proxy runs now and that could not be used when they were last tried, and why."""
     broken: dict[str, str]
     disabled: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -151,11 +155,11 @@ class Status(Struct, frozen=True):
 
     @property
     def is_well(self) -> bool:
-        """Whether no server is broken, no upstream of a running proxy is down or lists no tools, no background job
-        fails, and all is stored."""
+        """Whether no server is broken, none failed when it was last tried, no upstream of a running proxy is down or
+        lists no tools, no background job fails, and all is stored."""
         states = {state.state for proxy in self.proxies if proxy.is_running for state in proxy.upstreams}
         is_stored = not self.storage_trouble and not self.without_storage
-        return is_stored and not self.failing_jobs and not self.broken and states.isdisjoint(FAILING)
+        return is_stored and not (self.failing_jobs or self.broken or self.failing) and states.isdisjoint(FAILING)
 
 
 @click.command("status")
@@ -178,8 +182,8 @@ def command(
 ) -> int:
     """Show what runs and is stored; with --stats what models read.
 
-    Exits with 1 if any configured server is broken, down, or lists no tools, a background job fails, or the storage
-    cannot be used.
+    Exits with 1 if any configured server is broken, down, lists no tools, or failed when it was last tried, a background
+    job fails, or the storage cannot be used.
 
     Statistics: a miss is a needed tool that neither the list nor a hint had shown. "read" is what the model read of
     foretool per task: the list at every turn, and each answer and hint from then on. "full list" is what listing every
@@ -241,6 +245,7 @@ def read_status(config: Config) -> Status:
                 )
                 for each in find_proxies(states)
             ),
+            failing=_find_failing(config, store),
             broken=config.wrong,
             disabled=config.disabled,
             warnings=(*config.warnings, *exposure(config.storage)),
@@ -252,6 +257,12 @@ def read_status(config: Config) -> Status:
             signed_in=_find_sign_ins(config),
             unrecorded=tuple(windows.keys() - recorded),
         )
+
+
+def _find_failing(config: Config, store: Store) -> dict[str, str]:
+    running = states_by_upstream(find_running(store.serving.states()))
+    known = known_failures(store, {name: digest_entry(server) for name, server in config.servers.items()})
+    return {each.server: each.reason for each in known if each.server not in running}
 
 
 def _find_sign_ins(config: Config) -> dict[str, KnownSignIn]:
@@ -288,6 +299,8 @@ def _describe_encoders(config: Config, store: Store) -> Encoding:
 
 def _print(status: Status, verbose: bool) -> None:
     _print_proxies(status, verbose)
+    for name, problem in status.failing.items():
+        output.say_fact("failing", f"{name}: {problem}", "red")
     for name, problem in status.broken.items():
         output.say_fact("broken", f"{name}: {problem}", "red")
     if status.disabled:

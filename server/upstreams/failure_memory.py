@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from foretool.server.config.codes import FOR_THE_USER
@@ -32,6 +32,12 @@ _LASTING_S: Final = 3600.0
 that is away, and where the user has to do something."""
 _LOOK_S: Final = 5.0
 """Pause between two looks whether somebody else has seen a failed server work."""
+
+
+def known_failures(store: Store, entries: Mapping[str, str]) -> list[Failure]:
+    """Return what a store knows against servers. `entries`: by server, the digest of its entry; what was known of
+    another entry says nothing of this one. Raises `StorageError`."""
+    return [each for each in store.serving.failures() if entries.get(each.server) == each.entry]
 
 
 class FailureMemory:
@@ -59,7 +65,7 @@ class FailureMemory:
 
     def _read(self) -> list[Failure]:
         with contextlib.suppress(StorageError):  # a store that cannot be read knows none
-            return [each for each in self._store.serving.failures() if self._entries.get(each.server) == each.entry]
+            return known_failures(self._store, self._entries)
         return []
 
     def note(self, name: str, cause: Cause) -> None:

@@ -75,6 +75,21 @@ def test_so_does_one_whose_tools_could_not_be_listed(tmp_path: Path, capsys: pyt
     assert "running, tools unknown" in out and error in out
 
 
+def test_a_server_that_failed_last_is_named_while_no_proxy_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path, {"sky": {"command": sys.executable, "args": ["-c", "raise SystemExit('no key')"]}})
+    assert run(["doctor", "--config", str(path)]) == 1
+    capsys.readouterr()
+    assert run(["status", "--config", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert "failing   sky: " in out and "no key" in out
+    # What was known of another entry says nothing of this one.
+    write_config(tmp_path, {"sky": {"command": sys.executable, "args": ["-c", "raise SystemExit('other key')"]}})
+    assert run(["status", "--config", str(path)]) == 0
+    assert "sky" not in capsys.readouterr().out
+
+
 def test_a_killed_proxy_is_marked_as_dead_and_is_nothing_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
