@@ -33,11 +33,13 @@ class RecentSearch(Struct):
     """The miss that it is if it did not show what was needed, without a cost."""
     tokens: int
     """Of its answer."""
-    shown: frozenset[ToolId]
+    shown: frozenset[str]
+    """Tools, and the URIs of skills."""
     ranked: tuple[ToolId, ...]
     """The tools that it ranked, best first, more than it showed."""
     is_used: bool = False
-    """A tool that it showed was called, or asked for by name, or the client said that what it showed suffices."""
+    """A tool that it showed was called, or asked for by name, or a skill read, or the client said that what it showed
+    suffices."""
     row: Miss | None = None
     """What is on record of it."""
 
@@ -49,7 +51,7 @@ class RecentSearch(Struct):
         """Return the rank of a tool for its words, 0 if it ranked too low to be known."""
         return self.ranked.index(ToolId(tool)) + 1 if tool in self.ranked else 0
 
-    def place_of(self, tool: ToolId) -> int:
+    def place_of(self, tool: str) -> int:
         """Return the rank of a tool, of one that it did not rank that behind all others."""
         return self.rank_of(tool) or len(self.ranked) + 1
 
@@ -114,16 +116,16 @@ class Pursuit(Struct):
         key = (tool, discovery, handle)
         return any((need.miss.tool, need.miss.discovery, need.handle) == key for need in self.needs)
 
-    def use(self, tools: Sequence[ToolId], discovery: int = 0) -> bool:
-        """Note that tools are called or asked for, after a search if it is known which: the searches that led to them
-        were not in vain. Return whether that changes anything."""
+    def use(self, tools: Sequence[str], discovery: int = 0) -> bool:
+        """Note that tools are called or asked for, or skills read, after a search if it is known which: the searches
+        that led to them were not in vain. Return whether that changes anything."""
         used = [search for tool in tools for search in self._led_to(tool, discovery)]
         changes = any(not each.is_used for each in used)
         for search in used:
             search.is_used = True
         return changes
 
-    def _led_to(self, tool: ToolId, discovery: int) -> list[RecentSearch]:
+    def _led_to(self, tool: str, discovery: int) -> list[RecentSearch]:
         """Return the search that led to a call, and those that asked for the same and showed the tool too."""
         showed = [each for each in reversed(self.searches) if tool in each.shown or each.id == discovery]
         if not showed:

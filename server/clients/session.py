@@ -369,6 +369,7 @@ class Session:
         self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None, unlisted: str = "",
         ranked: Sequence[ToolId] = (), matching: int = 0, left_out: bool = False, told: Iterable[ToolId] = (),
         nearest: Sequence[Match] = (), is_step: bool = False, by_words: bool = False, is_ours: bool = False,
+        skills: Iterable[str] = (),
     ) -> Settled:  # fmt: skip
         """Handle an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none;
         so is the search before it that led to no call.
@@ -379,7 +380,7 @@ class Session:
         the answer shows, which no hint has to name; `nearest`: what it names although none is likely to fit; `is_step`:
         it is what an agent framework got for a step, and says nothing of the steps before it; `by_words`: words alone
         decided, because tools were still being embedded; `is_ours`: the client called a name that no tool has, which is
-        a miss already, and we searched for its words.
+        a miss already, and we searched for its words; `skills`: the URIs of those that the answer offers.
         """
         chat = chat or self._whole
         if not self.has_list:
@@ -408,12 +409,19 @@ class Session:
         miss = self._miss(chat, name, discovery.at, noticed, cause, change, of=of, query=discovery.task, discovery=id)
         # Nobody searches again for want of the tools of a step: it widens.
         serves = is_ours or (is_step and bool(shown))
-        tools = frozenset(match.tool for match in shown)
-        search = RecentSearch(miss, discovery.tokens, tools, tuple(ranked[:_RANKED]), serves)
+        offered = frozenset((*(match.tool for match in shown), *skills))
+        search = RecentSearch(miss, discovery.tokens, offered, tuple(ranked[:_RANKED]), serves)
         pursuit.searches.append(search)
         self._unsettle(pursuit)
         self._searched_at = discovery.at
         return self._settle()
+
+    def read_skill(self, uri: str) -> None:
+        """Note that the client reads a skill: the search that offered it was not in vain."""
+        for chat in (self._whole, *self._conversations.values()):
+            for pursuit in chat.pursuits:
+                if pursuit.use([uri]):
+                    self._unsettle(pursuit)
 
     def rest(self, now: float) -> Settled:
         """Return what has to be written once the session has not searched for a while."""

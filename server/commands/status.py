@@ -182,7 +182,7 @@ def command(
 ) -> int:
     """Show what runs and is stored; with --stats what models read.
 
-    Exits with 1 if any configured server is broken, down, lists no tools, or failed when it was last tried, a background
+    Exits with 1 if any configured server is broken, down, lists no tools, or failed when last tried, a background
     job fails, or the storage cannot be used.
 
     Statistics: a miss is a needed tool that neither the list nor a hint had shown. "read" is what the model read of

@@ -191,6 +191,7 @@ class Skills:
 
     def get(self, exchange: Exchange) -> None:
         uri = _uri_of(exchange)
+        exchange.own_session.read_skill(uri)
         unknown = RpcError(jsonrpc.INVALID_PARAMS, f"No skill is served at {uri}")
         if uri.startswith(OWN):
             own = self._find_own(uri, exchange.client)
@@ -272,6 +273,7 @@ class Skills:
 
     def reads(self, exchange: Exchange, uri: str) -> bool:
         """Answer `resources/read` of a URI that only we give out; return whether it is one."""
+        exchange.own_session.read_skill(uri)
         if uri.startswith(OWN):
             data = self._read_own(exchange.client, uri)
             try:
@@ -311,6 +313,7 @@ class Skills:
 
     def read_text(self, exchange: Exchange, uri: str, go: OnText) -> None:
         """Read a file of a skill for a model, and call `go`."""
+        exchange.own_session.read_skill(uri)
         if uri.startswith(OWN):
             try:
                 go(exchange, self._read_own(exchange.client, uri).decode(), "")

@@ -178,6 +178,25 @@ async def test_a_model_reads_a_skill_with_discover_tools(modern: bool, tmp_path:
     assert "was not read" in gone
 
 
+@requirement("miss:search")
+@pytest.mark.parametrize("way", ["discover_tools", "resources/read", "skills/get", "none"])
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize("task", ["bake bread in the oven", "refund the order of a customer"])
+async def test_a_search_whose_skill_is_read_was_not_in_vain(way: str, modern: bool, task: str, tmp_path: Path) -> None:
+    write_skill(tmp_path, "baking", "How to bake bread in the oven.")
+    shop = Skilled("shop", [tool("find_order", "Finds an order of a customer.")]).having("refunds", REFUNDS)
+    async with proxy_over(shop, skills=[str(tmp_path)]) as stage:
+        client = await greeted(stage.client, modern=modern)
+        uri = (await client.discover(task))["skills"][0]["uri"]
+        if way == "discover_tools":
+            await read(client, uri)
+        elif way != "none":
+            await client.ask(way, {"uri": uri})
+        await client.discover("what time is it")
+        found = [(miss.noticed, miss.query) for miss in stage.misses()]
+    assert (task in [query for _, query in found]) is (way == "none")
+
+
 @requirement("skills:read")
 async def test_a_long_skill_is_read_in_parts(tmp_path: Path) -> None:
     body = "\n".join(f"{number}. Knead once more." for number in range(3000))
