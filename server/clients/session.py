@@ -582,7 +582,7 @@ def _explain_search(
         change = "none: words alone decided, because search by meaning was still being prepared; later searches have it"
         return "preparing", change
     if discovery.matches:
-        return "unused", "not known: the client called none of the tools that this search showed"
+        return "unused", "not known"
     if matching and not is_by_name:
         change = "describe the task in the words of the tool, or describe its server (server setting `description`)"
         return "gate", change

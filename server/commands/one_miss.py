@@ -21,15 +21,13 @@ from foretool.server.config.loader import load
 from foretool.server.ledger.effects import Difference, Effect
 from foretool.server.ledger.fixes import DOUBTFUL, MeasuredFix, MissDiagnosis, diagnose_miss
 from foretool.server.ledger.story import CAUSES, MissStory, name_miss, read_miss_story
-from foretool.server.system.counts import name_some
-from foretool.storage.records import Discovery, Exposure, Match
 
 PATIENCE_S: Final = 0.25
 """Seconds of the processor for which tasks are played before a miss is shown; `--fix` plays all of them."""
 _FEW: Final = 20
 """With fewer tasks the intervals say little."""
-_MOST_NAMED: Final = 12
-"""How many tools of a list are named."""
+_MOMENT_S: Final = 0.5
+"""What is less apart is told as one moment."""
 _GUARDED: Final = ("rule", "enable", "profile", "approve")
 """Changes that let something in which the user has kept out: only a user who names one makes it unasked."""
 
@@ -69,7 +67,6 @@ def show_miss(path: Path | None, id: int, *, replays: bool, as_json: bool) -> in
 def _print_details(details: MissDetails) -> None:
     miss = details.miss
     facts = [("when", output.when(miss.at)), *((each.name, each.text) for each in details.tell())]
-    facts += [("score", output.score_parts(miss.parts))] if miss.parts else []
     facts += [*_tell_fixes(details), *((each.name, each.text) for each in details.tell_end())]
     if details.listed_now is not None:
         facts.append(("listed now", "yes" if details.listed_now else "no"))
@@ -77,8 +74,8 @@ def _print_details(details: MissDetails) -> None:
     for name, value in facts:
         output.say_fact(name, value, indent=2, column=19)
     _print_story(details)
-    _print_exposure(details.exposure)
-    _print_discovery(details.discovery, miss.tool)
+    if miss.query and details.discovery is not None:
+        output.say("\nHow a search for this task ranks tools now: foretool search TASK --why")
 
 
 def _tell_fixes(details: MissDetails) -> Iterator[tuple[str, str]]:
@@ -105,39 +102,12 @@ def _print_story(details: MissDetails) -> None:
     for step in details.story:
         tokens = f" [{step.tokens:,} tokens]" if step.tokens else ""
         # What revealed the miss may have the same time, and comes after it all the same.
-        when = f"{output.span(abs(step.at - details.miss.at))} {side}"
+        apart = abs(step.at - details.miss.at)
+        when = f"{output.span(apart) if apart >= _MOMENT_S else 'just'} {side}"
         if step.kind == "miss":
             when, side = "now", "after"
         text = f'the user asked: "{step.what}"' if step.kind == "prompt" else f"the client {step.what}"
         output.say_fact(when, f"{text}{tokens}", "yellow" if step.kind == "miss" else "", indent=2, column=14)
-
-
-def _print_exposure(exposure: Exposure | None) -> None:
-    if exposure is None:
-        output.say("\nThe client had not asked for a list.")
-        return
-    output.say(
-        f"\nIts list: {output.plural(len(exposure.tools), 'tool')}, {exposure.tokens:,} tokens, {exposure.policy},"
-        f" epoch {exposure.epoch}, sent {output.when(exposure.at)} ({exposure.reason})"
-    )
-    output.say(f"  {name_some(exposure.tools, _MOST_NAMED)}")
-
-
-def _print_discovery(discovery: Discovery | None, missed: str) -> None:
-    if discovery is None:
-        return
-    output.say(
-        f"\nIts discovery: confidence {discovery.level}, {output.plural(len(discovery.matches), 'match')},"
-        f" {discovery.tokens:,} tokens, {discovery.took_ms:.1f} ms"
-    )
-    if discovery.matches:
-        rows = [_match_cells(match, missed) for match in discovery.matches]
-        output.table(("#", "tool…", "score#", "parts…"), rows)
-
-
-def _match_cells(match: Match, missed: str) -> tuple[object, ...]:
-    name = f"{match.tool} (this one)" if match.tool == missed else match.tool
-    return match.rank, name, f"{match.score:.2f}", output.score_parts(match.parts)
 
 
 def _say_unknown(id: int) -> int:

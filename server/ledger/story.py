@@ -188,19 +188,21 @@ class MissStory(Struct, frozen=True):
         """Say who missed what, and why."""
         miss, session = self.miss, self.session
         client = f"{session.client} {session.version}, {session.era}, {session.transport}" if session else "(unknown)"
+        profile = session.profile if session else ""
         return (
             Fact("client", client),
-            Fact("profile", (session.profile if session else "") or "(none)"),
-            Fact("task", miss.query or "(unknown)"),
-            Fact("called before", ", ".join(miss.history) or "(nothing)"),
+            *([Fact("profile", profile)] if profile else []),
+            *([Fact("task", miss.query)] if miss.query else []),
             Fact("noticed", NOTICED[miss.noticed]),
             Fact("cause", f"{miss.cause}: {say_why(miss) or CAUSES[miss.cause]}"),
-            Fact("rank", say_place(miss)),
+            *([Fact("rank", say_place(miss))] if miss.tool else []),
         )
 
     def tell_end(self) -> tuple[Fact, ...]:
         """Say what came of it."""
-        said = [Fact("recovered", RECOVERED[self.miss.recovered]), Fact("cost", say_cost(self.miss))]
+        said = [Fact("recovered", RECOVERED[self.miss.recovered])]
+        if self.miss.turns or self.miss.tokens:
+            said.append(Fact("cost", say_cost(self.miss)))
         if self.call is not None:
             took = "" if self.call.outcome == "refused" else f" after {self.call.took_ms:.0f} ms"
             said.append(Fact("call", f"{self.call.outcome}{took}, by {self.call.via}"))
