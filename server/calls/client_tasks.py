@@ -87,7 +87,7 @@ class ClientTasks:
                 try:
                     reply = replace(reply, result=prepare_questions(upstream.name, given))
                 except QuestionRefused as error:
-                    exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} asked: {error}")
+                    exchange.error(jsonrpc.INTERNAL_ERROR, f"server {upstream.name!r} asked: {error}")
                     return
         self._forwarder.answer(exchange, upstream, reply)
 

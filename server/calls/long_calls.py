@@ -36,7 +36,7 @@ from foretool.server.upstreams.connection import Lost, Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.engine import StorageError
-from foretool.storage.records import KeptCall
+from foretool.storage.records import KeptCall, Tool
 
 _RUN_S: Final = 3600.0
 """How long a call may go on, without a sign of life, after its client was answered. Its server's `timeout_s` is meant
@@ -255,8 +255,15 @@ class LongCalls:
             self._take_up(call, exchange)
         else:
             self._kept.record(call, "lost")
-            why = "foretool was started again while it ran. It may have been carried out: check before calling it again"
+            way_out = "It may have been carried out: check before calling it again"
+            if self._runner.only_reads(exchange, self._tool(row)):
+                way_out = "It only reads: call it again"
+            why = f"foretool was started again while it ran. {way_out}"
             self._end(call, _error_reply(f"the result of {row.tool} is lost: {why}"))
+
+    def _tool(self, row: KeptCall) -> Tool:
+        """Return the tool of a call, as far as it is known still."""
+        return self._catalog.get(row.tool) or Tool(row.tool, row.upstream, row.tool, b"{}", "")
 
     def _take_up(self, call: LongCall, exchange: Exchange) -> None:
         """Wait for a task that another process has waited for."""

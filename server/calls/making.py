@@ -41,8 +41,8 @@ def make_tool_calls(
     lookup = ToolLookup(known.catalog, parties.upstreams, forwarder, known.recorder, policy, known.gatekeeper)
     tasks = UpstreamTasks(forwarder, parties.upstreams, server_requests, lambda *given: give_task(*given))
     runner = ToolRunner(
-        parties.upstreams, forwarder, known.recorder, known.flows, predictor, results, links, tasks, note_result,
-        at_end,
+        parties.upstreams, forwarder, known.recorder, known.flows, predictor, results, links, tasks, policy,
+        note_result, at_end,
     )  # fmt: skip
     kept = KeptCalls(live, store, policy, parties.upstreams, known.recorder)
     long_calls = LongCalls(

@@ -31,6 +31,7 @@ from foretool.server.protocol.jsonrpc import UNSET, Raw
 from foretool.server.protocol.output_schemas import described, fit_result
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
+from foretool.server.trust.policy import TrustPolicy
 from foretool.server.trust.text import one_line
 from foretool.server.upstreams.connection import Lost, Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -72,7 +73,7 @@ class ToolRunner:
     def __init__(
         self, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder, flows: FlowWatch,
         predictor: Predictor, results: LongResults, links: SignInLinks, tasks: UpstreamTasks,
-        note_result: Callable[[str, Raw], None], at_end: Callable[[Callable[[], None]], None],
+        policy: TrustPolicy, note_result: Callable[[str, Raw], None], at_end: Callable[[Callable[[], None]], None],
     ) -> None:  # fmt: skip
         """`note_result` takes in the result of an upstream, which may link to its resources. `at_end` runs a callback
         once the requests of this turn have left."""
@@ -84,6 +85,7 @@ class ToolRunner:
         self._results = results
         self._links = links
         self._tasks = tasks
+        self._policy = policy
         self._note_result = note_result
         self._at_end = at_end
         self._late: deque[tuple[Exchange, _Attempt]] = deque()
@@ -127,6 +129,16 @@ class ToolRunner:
             return None
         promises = attempt.via == "name" and b'"outputSchema"' in attempt.tool.definition
         return RunningCall(attempt.tool, self._describe(attempt, "lost", True), promises, exchange.task)
+
+    def answer_lost(self, exchange: Exchange, upstream: Upstream, tool: Tool, lost: Lost) -> None:
+        """Answer a call whose reply will not come."""
+        only_reads = self.only_reads(exchange, tool)
+        text = self._forwarder.lost_text(upstream, lost, repr(tool.id), only_reads=only_reads)
+        self._links.answer(exchange, upstream, lost, text)
+
+    def only_reads(self, exchange: Exchange, tool: Tool) -> bool:
+        """Return whether a tool changes nothing, so that a call of it may be repeated."""
+        return self._policy.reach(exchange.client.profile).verdict(tool).risk == "read"
 
     def _decide(self, exchange: Exchange, tool: Tool, via: Via) -> _Attempt:
         session, at = exchange.own_session, self._recorder.now()
@@ -190,8 +202,7 @@ class ToolRunner:
     def _settle(self, attempt: _Attempt, exchange: Exchange, reply: Reply) -> None:
         if isinstance(reply, Lost):
             self._record(attempt, "lost", reply.sent)
-            text = self._forwarder.lost_text(attempt.upstream, reply, repr(attempt.tool.name))
-            self._links.answer(exchange, attempt.upstream, reply, text)
+            self.answer_lost(exchange, attempt.upstream, attempt.tool, reply)
             return
         has_failed = reply.error is not UNSET or (
             isinstance(reply.result, Raw) and translate.is_tool_error(reply.result)

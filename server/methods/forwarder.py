@@ -108,20 +108,22 @@ class Forwarder:
             if exchange.era == "modern" and translate.input_required(result):
                 result = prepare_questions(upstream.name, result)
         except QuestionRefused as error:
-            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} asked: {error}")
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"server {upstream.name!r} asked: {error}")
         except ValueError:
-            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} sent a result that is not an object")
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"server {upstream.name!r} sent a result that is not an object")
         else:
             exchange.result(result)
 
-    def lost_text(self, upstream: Upstream, lost: Lost, what: str) -> str:
-        """Return what a client is told of a reply that will not come, without secrets."""
+    def lost_text(self, upstream: Upstream, lost: Lost, what: str, *, only_reads: bool = False) -> str:
+        """Return what a client is told of a reply that will not come, without secrets. `only_reads`: the request
+        changes nothing."""
         bearer = upstream.bearer
         if bearer is not None and bearer.asks_for_sign_in(lost.reason):
             return sign_in_text(upstream.name, bearer.problem)
         # A secret is taken out before the cut, which could leave half of it.
         short = msgspec.structs.replace(lost, reason=cut_at_word(self._config.redact(lost.reason), _LONGEST_REASON))
-        text = lost_text(upstream.name, short, what, self._code(upstream, lost), has_worked=upstream.up_at > 0.0)
+        code, has_worked = self._code(upstream, lost), upstream.up_at > 0.0
+        text = lost_text(upstream.name, short, what, code, has_worked=has_worked, only_reads=only_reads)
         return self._config.redact(text)
 
     def _code(self, upstream: Upstream, lost: Lost) -> str:
@@ -151,7 +153,7 @@ class Forwarder:
                 on_reply(exchange, reply)
         except ValueError as error:
             exchange.error(
-                jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} sent a reply that cannot be read: {error}"
+                jsonrpc.INTERNAL_ERROR, f"server {upstream.name!r} sent a reply that cannot be read: {error}"
             )
         except Exception:  # the boundary of a request, as in `Exchange.attempt`
             log.exception("Failed")
@@ -171,12 +173,16 @@ class Forwarder:
             self._outbox.poll(exchange.channel)
 
 
-def lost_text(upstream: str, lost: Lost, what: str, code: str = "", *, has_worked: bool = True) -> str:
-    """Name the upstream, why there is no reply, whether the request was sent, and the way out. A call is to be repeated
+def lost_text(
+    upstream: str, lost: Lost, what: str, code: str = "", *, has_worked: bool = True, only_reads: bool = False
+) -> str:
+    """Name the server, why there is no reply, whether the request was sent, and the way out. A call is to be repeated
     only where that can help: not while a program is missing, nor if the server has never worked (`has_worked`)."""
     coded = f" [{code}]" if code else ""
     doctor = "tell the user, who can run `foretool doctor`"
-    if lost.sent:
+    if lost.sent and only_reads:
+        way_out = "it had been sent, and it only reads: call again"
+    elif lost.sent:
         way_out = "it had been sent, so it may have been carried out: check before calling again"
     elif code in FOR_THE_USER:
         way_out = f"it had not been sent, and calling again does not help: {doctor}"
@@ -185,8 +191,8 @@ def lost_text(upstream: str, lost: Lost, what: str, code: str = "", *, has_worke
     else:
         way_out = "it had not been sent: call again (the next call reconnects)"
     if lost.is_too_large:
-        return f"the answer of upstream {upstream!r} to {what} was not read: {lost.reason}{coded}; {way_out}"
-    return f"upstream {upstream!r} did not answer {what}: {lost.reason}{coded}; {way_out}"
+        return f"the answer of server {upstream!r} to {what} was not read: {lost.reason}{coded}; {way_out}"
+    return f"server {upstream!r} did not answer {what}: {lost.reason}{coded}; {way_out}"
 
 
 def sign_in_text(upstream: str, problem: str) -> str:

@@ -361,12 +361,12 @@ class ServerRequests:
         members = jsonrpc.fields(result)
         exchange.rounds += 1
         if exchange.rounds > _ROUNDS:
-            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream!r} asked for input {_ROUNDS} times")
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"server {upstream!r} asked for input {_ROUNDS} times")
             return
         try:
             wanted = _read_questions(upstream, members, exchange.client.declared(exchange))
         except ValueError as error:
-            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream!r} asked: {error}")
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"server {upstream!r} asked: {error}")
             return
         answers: dict[str, Raw] = {}
 

@@ -309,7 +309,7 @@ class Connection:
         end = now() + _LEAVE_S
         while self._is_leaving and self.in_flight and now() < end:
             await asyncio.sleep(0.02)
-        self.drop("its session had expired" if self._is_leaving else "the upstream was stopped")
+        self.drop("its session had expired" if self._is_leaving else "it was stopped")
         if self.link is not None:
             await self.link.close()
 

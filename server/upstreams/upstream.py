@@ -194,7 +194,7 @@ class Upstream:
     def request(self, era: Era, request: Request) -> None:
         """Send now, or as soon as the upstream is up; start it if it is not. The reply comes exactly once."""
         if self.state is State.STOPPED:
-            request.reply(Lost(f"upstream {self.name!r} is stopped", sent=False))
+            request.reply(Lost("it is stopped", sent=False))
             return
         line = self.lines.line_for(era)
         self.used_at = time.monotonic()
@@ -272,7 +272,7 @@ class Upstream:
         for wanted in self.lists.values():
             wanted.close()
         for line in self.lines:
-            line.fail_waiting("the upstream was stopped")
+            line.fail_waiting("it was stopped")
         await self._tasks.close()
         await self.lines.end()
         self._stopped.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes import BOTH, LEGACY, MODERN, FakeUpstream, proxy_over, said
+from fakes import BOTH, LEGACY, MODERN, FakeUpstream, proxy_over, said, tool
 from requirements import requirement
 
 from foretool.server.upstreams.upstream import State
@@ -36,10 +36,25 @@ async def test_calls_in_flight_fail_at_once_and_name_the_upstream(eras: tuple[Er
         outcomes = [(call.outcome, call.sent) for call in stage.calls()]
     for result in results:
         assert result["isError"] is True
-        assert "upstream 'calc'" in said(result)
+        assert "server 'calc' did not answer 'calc__slow'" in said(result)
         assert "out of memory" in said(result)
         assert "it had been sent" in said(result)
     assert outcomes == [("lost", True)] * 3
+
+
+@requirement("death:in-flight")
+@pytest.mark.parametrize("risk", [{}, {"slow": "write"}])
+async def test_a_lost_call_of_a_tool_that_only_reads_may_be_repeated(risk: dict[str, str]) -> None:
+    slow = tool("slow", annotations={"readOnlyHint": True})
+    upstream = FakeUpstream("calc", [slow], entry={"risk": risk})
+    upstream.hold("slow")
+    async with proxy_over(upstream) as stage:
+        call = stage.client.post("tools/call", {"name": "calc__slow"})
+        await upstream.called("slow")
+        upstream.die()
+        text = said(await stage.client.result(call))
+    way_out = "it may have been carried out: check before calling again" if risk else "it only reads: call again"
+    assert text.endswith(way_out)
 
 
 async def test_of_a_long_last_line_a_client_reads_the_beginning_and_no_part_of_a_secret() -> None:
