@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from foretool.server.calls.kept_calls import KeptCalls, LongCall, owner_of
 from foretool.server.calls.tool_call import RunningCall
-from foretool.server.calls.upstream_tasks import read_task, speaks_tasks
+from foretool.server.calls.upstream_tasks import is_unknown_task, read_task, speaks_tasks
 from foretool.server.clients.exchange import Exchange
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.protocol import jsonrpc, translate
@@ -28,6 +28,10 @@ from foretool.storage.records import Era, KeptCall, Outcome
 
 _TASK_S: Final = 7 * 24 * 3600.0
 """How long a task is known at most; its server may name less."""
+_UNKNOWN: Final = (
+    "server {!r} does not know the task of this call of {!r} any more: it may have been carried out, so check before"
+    " calling again"
+)
 _OVER: Final[Mapping[str, Outcome]] = {"completed": "ok", "failed": "error", "cancelled": "cancelled"}
 
 
@@ -89,6 +93,10 @@ class ClientTasks:
                 except QuestionRefused as error:
                     exchange.error(jsonrpc.INTERNAL_ERROR, f"server {upstream.name!r} asked: {error}")
                     return
+        elif not isinstance(reply, Lost) and is_unknown_task(reply):
+            self._kept.record(call, "lost")
+            exchange.error(jsonrpc.INVALID_PARAMS, _UNKNOWN.format(upstream.name, call.row.tool))
+            return
         self._forwarder.answer(exchange, upstream, reply)
 
     def _note_end(self, call: LongCall, state: Mapping[str, Raw]) -> None:

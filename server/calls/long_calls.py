@@ -285,7 +285,9 @@ class LongCalls:
         """Take what came of a task that was taken up."""
         if isinstance(reply, Lost):
             self._kept.record(call, "lost")
-        elif isinstance(reply.result, Raw):
+            self._runner.answer_lost(exchange, upstream, self._tool(call.row), reply)
+            return
+        if isinstance(reply.result, Raw):
             self._kept.record(call, "tool_error" if translate.is_tool_error(reply.result) else "ok")
         else:
             self._kept.record(call, "error")

@@ -9,12 +9,14 @@ all, and ask `tasks/get` as often as the server says. A legacy server is asked f
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from foretool.server.calls.kept_calls import Inbox
 from foretool.server.catalog.definitions import requires_task
@@ -24,6 +26,7 @@ from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.server.protocol.versions import TASKS
+from foretool.server.trust.text import one_line
 from foretool.server.upstreams.connection import Lost, Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import State, Upstream
@@ -42,6 +45,8 @@ _MOST_TASK_ID: Final = 1024
 """Characters of the id of a task."""
 _MOST_LOST: Final = 8
 """How often in a row a server may be unreachable before its task is given up."""
+_ABOUT_TASKS: Final = re.compile(r"\btasks?\b", re.IGNORECASE)
+"""What an error of `tasks/result` says that is about the task and not the outcome of its call."""
 _RETRY_S: Final = 2.0
 """Pause after the first of them; each further one is twice as long."""
 
@@ -56,6 +61,8 @@ class _Followed(Struct, eq=False):
     until: float = field(default_factory=lambda: time.monotonic() + _TASK_S)
     lost: int = 0
     """How often in a row its server could not be asked."""
+    was_lost: str = ""
+    """Why its server could not be asked the first time of all, "" if it always could."""
     polls: int = 0
     answered: frozenset[str] = frozenset()
     """Keys of questions that were answered; the server may list them a little longer."""
@@ -154,13 +161,18 @@ class UpstreamTasks:
     def _take(self, followed: _Followed, exchange: Exchange, reply: Reply) -> None:
         """Settle with a reply, unless it may come yet."""
         exchange.request = None
-        if isinstance(reply, Lost) and followed.lost < _MOST_LOST:
-            if followed.upstream.state is not State.STOPPED:
+        if isinstance(reply, Lost):
+            followed.was_lost = followed.was_lost or reply.reason
+            may_come = followed.lost < _MOST_LOST and not reply.is_too_large
+            if followed.upstream.state is not State.STOPPED and may_come:
                 self._poll_later(followed, _RETRY_S * 2**followed.lost)
                 followed.lost += 1
                 return
-            if isinstance(exchange.channel, Inbox):
+            if followed.upstream.state is State.STOPPED and isinstance(exchange.channel, Inbox):
                 return  # a long call; the next proxy asks again
+            reply = replace(reply, sent=True)  # the call was, whatever became of the question about its task
+        elif is_unknown_task(reply, was_lost=bool(followed.was_lost)):
+            reply = _forgotten(followed, exchange, reply)
         exchange.on_pass = None
         followed.settle(exchange, reply)
 
@@ -168,7 +180,13 @@ class UpstreamTasks:
         """Take the answer to `tasks/get`."""
         state = _members(reply)
         status = jsonrpc.text(state.get("status"))
-        if isinstance(reply, Lost) or reply.error is not UNSET or status is None:
+        if isinstance(reply, Message) and reply.error is not UNSET:
+            # A call that failed is told of in the state of its task, so this is about the task.
+            reply = _forgotten(followed, exchange, reply)
+            exchange.request, exchange.on_pass = None, None
+            followed.settle(exchange, reply)
+            return
+        if isinstance(reply, Lost) or status is None:
             self._take(followed, exchange, reply)
             return
         exchange.request, followed.lost = None, 0
@@ -217,15 +235,35 @@ class UpstreamTasks:
         exchange.on_pass = followed.move
         params = {"taskId": jsonrpc.raw(exchange.task), "inputResponses": more.get("inputResponses", jsonrpc.EMPTY)}
         self._forwarder.forward(
-            exchange, followed.upstream, params, partial(self._take_receipt, followed), method="tasks/update"
+            exchange, followed.upstream, params, partial(self._take_receipt, followed, asked), method="tasks/update"
         )
 
-    def _take_receipt(self, followed: _Followed, exchange: Exchange, reply: Reply) -> None:
+    def _take_receipt(self, followed: _Followed, asked: dict[str, Raw], exchange: Exchange, reply: Reply) -> None:
         exchange.request = None
+        if isinstance(reply, Lost):
+            followed.answered -= asked.keys()  # it may not have them, and then asks again
         if isinstance(reply, Message) and reply.error is not UNSET:
             self._take(followed, exchange, reply)
         else:
             self._poll_later(followed, _LEAST_POLL_S)
+
+
+def is_unknown_task(reply: Message, *, was_lost: bool = False) -> bool:
+    """Return whether a server answers that it has no such task, or no tasks at all, and not as the call would have been
+    answered: `tasks/result` fails in both ways. `was_lost`: it could not be asked for a while."""
+    if not isinstance(reply.error, Raw):
+        return False
+    code, reason = jsonrpc.error_of(reply.error)
+    is_refused = code in (jsonrpc.INVALID_PARAMS, jsonrpc.METHOD_NOT_FOUND)
+    return is_refused and (was_lost or _ABOUT_TASKS.search(reason) is not None)
+
+
+def _forgotten(followed: _Followed, exchange: Exchange, reply: Message) -> Lost:
+    """Say that a server knows the task no more, in its words without the id of the task, which no model has seen."""
+    said = jsonrpc.error_of(reply.error)[1] if isinstance(reply.error, Raw) else ""
+    said = one_line(said.replace(exchange.task, "")).strip(" :\"'")
+    meanwhile = f"; it went away meanwhile: {followed.was_lost}" if followed.was_lost else ""
+    return Lost(f"it does not know the task of this call any more ({said}){meanwhile}", sent=True)
 
 
 def speaks_tasks(exchange: Exchange) -> bool:

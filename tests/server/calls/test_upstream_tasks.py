@@ -24,12 +24,17 @@ def state(status: str, **more: Any) -> Json:
     return {"resultType": "complete", "taskId": "t1", "status": status, **MADE, "pollIntervalMs": 500, **more}
 
 
-def working(modern: bool = True, **more: Any) -> FakeUpstream:
+def working(modern: bool = True, risk: dict[str, str] | None = None, **more: Any) -> FakeUpstream:
     """A server that makes a task of each call of its slow tool; `tasks/get` and `tasks/result` are not answered."""
     declared = EXTENSION if modern else {"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
     slow = tool("slow", annotations={"readOnlyHint": True}, execution={"taskSupport": "required"})
     upstream = FakeUpstream(
-        "calc", [slow], ("modern",) if modern else ("legacy",), capabilities={"tools": {}, **declared}, **more
+        "calc",
+        [slow],
+        ("modern",) if modern else ("legacy",),
+        capabilities={"tools": {}, **declared},
+        entry={"risk": risk or {}},
+        **more,
     )
     announced = (
         {**state("working"), "resultType": "task"} if modern else {"task": {"taskId": "t1", "status": "working"}}
@@ -179,15 +184,72 @@ async def test_the_next_proxy_asks_for_a_task_that_goes_on(modern: bool, tmp_pat
 
 
 @requirement("tasks:adapted")
-async def test_a_server_that_is_lost_for_a_while_is_asked_again_and_one_that_has_forgotten_says_so() -> None:
-    upstream = working()
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize(
+    ("code", "why"), [(-32602, "Task not found: t1"), (-32602, "Unknown id"), (-32601, "Method not found")]
+)
+async def test_a_server_that_is_lost_for_a_while_is_asked_again_and_of_one_that_has_forgotten_a_model_reads_what_to_do(
+    code: int, why: str, modern: bool
+) -> None:
+    upstream = working(modern, risk={"slow": "write"})
+    method = "tasks/get" if modern else "tasks/result"
     async with proxy_over(upstream) as stage:
         client = await greet(stage, False)
         call = client.post("tools/call", {"name": "calc__slow", "arguments": {}})
-        await upstream.asked("tasks/get")
+        await upstream.asked(method)
+        upstream.die("was ended by SIGKILL")
+        (await upstream.asked(method, 2)).fail(code, why)
+        result = await client.result(call)
+        assert result["isError"] and said(result) == (
+            f"server 'calc' did not answer 'calc__slow': it does not know the task of this call any more"
+            f" ({why.removesuffix(': t1')}); it went away meanwhile: was ended by SIGKILL;"
+            " it had been sent, so it may have been carried out: check before calling again"
+        )
+        assert [(call.outcome, call.sent) for call in stage.calls()] == [("lost", True)]
+
+
+@requirement("tasks:adapted")
+@pytest.mark.parametrize("modern", [False, True])
+async def test_a_call_whose_task_cannot_be_asked_for_again_is_not_said_to_be_unsent(modern: bool) -> None:
+    upstream = working(modern, risk={"slow": "write"})
+    async with proxy_over(upstream) as stage:
+        client = await greet(stage, False)
+        call = client.post("tools/call", {"name": "calc__slow", "arguments": {}})
+        await upstream.asked("tasks/get" if modern else "tasks/result")
+        upstream.missing = "program not found"
         upstream.die()
-        (await upstream.asked("tasks/get", 2)).fail(-32602, "Task not found")
-        assert "Task not found" in (await client.reply(call))["error"]["message"]
+        result = (await client.reply(call, patience=3600))["result"]
+        assert "it may have been carried out: check before calling again" in said(result)
+        assert [(call.outcome, call.sent) for call in stage.calls()] == [("lost", True)]
+
+
+@requirement("tasks:adapted")
+async def test_an_error_of_a_call_that_ran_as_a_task_is_told_as_the_server_gave_it() -> None:
+    upstream = working(modern=False)
+    async with proxy_over(upstream) as stage:
+        client = await greet(stage, False)
+        call = client.post("tools/call", {"name": "calc__slow", "arguments": {}})
+        (await upstream.asked("tasks/result")).fail(-32602, "topic must not be empty")
+        assert (await client.reply(call))["error"]["message"] == "topic must not be empty"
+
+
+@requirement("tasks:adapted")
+async def test_answers_that_a_task_may_not_have_got_are_asked_for_again() -> None:
+    upstream = working()
+    form = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
+    asking = state("input_required", inputRequests={"q1": {"method": "elicitation/create", "params": form}})
+    async with proxy_over(upstream) as stage:
+        client = await greet(stage, False, elicitation={})
+        client.answers["elicitation/create"] = {"action": "accept", "content": {}}
+        call = client.post("tools/call", {"name": "calc__slow", "arguments": {}})
+        (await upstream.asked("tasks/get")).reply(asking)
+        await upstream.asked("tasks/update")
+        upstream.die()
+        (await upstream.asked("tasks/get", 2)).reply(asking)
+        (await upstream.asked("tasks/update", 2)).reply({"resultType": "complete"})
+        (await upstream.asked("tasks/get", 3)).reply(state("completed", result=text("done")))
+        assert said(await client.result(call)) == "done"
+        assert len(client.questions) == 2
 
 
 @requirement("tasks:adapted")
@@ -237,6 +299,19 @@ async def test_a_client_that_speaks_tasks_gets_the_task_under_an_id_of_ours(tmp_
                 (await upstream.asked("tasks/get", count)).reply(state("completed", result=text("done")))
                 assert said((await client.result(get))["result"]) == "done"
             assert [call.outcome for call in stage.calls()] == ["ok"]
+
+
+@requirement("tasks:forwarded")
+async def test_of_a_task_that_its_server_forgot_a_client_that_speaks_tasks_reads_what_to_do() -> None:
+    upstream = working()
+    async with proxy_over(upstream) as stage:
+        client = speaking(stage.client)
+        get = client.post("tasks/get", {"taskId": (await client.call_tool("calc__slow", {}))["taskId"]})
+        (await upstream.asked("tasks/get")).fail(-32602, "Task not found: t1")
+        error = (await client.reply(get))["error"]
+        assert error["code"] == -32602 and "t1" not in error["message"]
+        assert "it may have been carried out" in error["message"]
+        assert [call.outcome for call in stage.calls()] == ["lost"]
 
 
 @requirement("tasks:forwarded")
