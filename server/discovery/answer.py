@@ -76,11 +76,18 @@ _MARKS: Final = {"listed": "listed", "read": CALL, "write": CALL_WRITE, "down": 
 NOT_DONE: Final = "Nothing has run yet: call the tool that fits now, and answer only from its result."
 """Said of tools that are found: without it a small model mostly answered from the descriptions and called none
 (docs/agents.md)."""
+_STEPS_NOT_DONE: Final = "Nothing has run yet: call the tool of the first step now, and answer only from results."
+"""The same for a task of several needs."""
 _PERHAPS_NONE: Final = (
-    "Perhaps none of these tools does it. Nothing has run yet: call the one that fits, if one does, and else say that"
+    "Perhaps none of these tools does it. Nothing has run yet: call the one that fits{}, if one does, and else say that"
     " no tool does it."
 )
-"""Said in place of that where the level is low: a model that is told to call a tool takes the nearest one."""
+"""Said in place of that in doubt: a model that is told to call a tool takes the nearest one."""
+_NONE: Final = "No tool is likely to fit this task. Say it in other words, or name a server."
+_NONE_OF_THE_NEAREST: Final = (
+    "No tool is likely to fit this task. Call one of the nearest only if its description fits; else say the task in"
+    " other words, or tell the user that no tool does it."
+)
 _LEAST_READ: Final = 0.5
 """A task of which less than this share of the words is known may be one in a language that is not read."""
 _FEWEST_WORDS: Final = 3
@@ -235,13 +242,16 @@ def answer(
     if said := [say_shared(name, tools) for name, tools in shared_names.items()] or _tell_apart(chosen.twins, catalog):
         ending["twins"] = ". ".join([*said, "Take the one that the task means."])
     missed = _say_unknown(unknown, catalog, reach)
-    ending["advice"] = _advice(level, missed, lacks, len(catalog), calling, has_names=has_names, is_lookup=is_lookup)
+    ending["advice"] = _advice(
+        level, missed, lacks, len(catalog), calling,
+        has_matches=bool(cards), has_names=has_names, is_lookup=is_lookup,
+    )  # fmt: skip
     structured: dict[str, Any] = {"confidence": level, "matches": cards}
     if lacks.meaning_in:
         structured["note"] = say_by_words(lacks.meaning_in)
     elif lacks.unread:
         structured["note"] = say_unread()
-    text = _Text({**structured, **ending}, chosen.lined, fragments, skills, with_calls=is_paragraph,
+    text = _Text({**structured, **ending}, chosen.lined, fragments, skills, needs, with_calls=is_paragraph,
                  is_lookup=is_lookup, begins_with_absent=lacks_likely)  # fmt: skip
     # The lines without schemas come first: what they leave goes to the schemas.
     left = budget - estimate(text.with_schemas({}))
@@ -523,10 +533,10 @@ def _mark_bridges(tools: Sequence[Tool], cards: Sequence[dict[str, Any]], reach:
             card["read" if reach.verdict(tool).bridge == CALL else "write"] = True
     bridges = [_MARKS[key] for key in ("read", "write") if any(key in card for card in cards)]
     if not bridges:
-        return "Call them by their own names." if cards else ""
-    through = f"Call each with its [tool]: {' or '.join(bridges)}(name, arguments)"
+        return "To call one, use its own name." if cards else ""
+    through = f"To call one, use its [tool]: {' or '.join(bridges)}(name, arguments)"
     has_listed = any("listed" in card for card in cards)
-    return f"{through}{'; those marked [listed] by their own names' if has_listed else ''}."
+    return f"{through}{', or its own name if marked [listed]' if has_listed else ''}."
 
 
 def _nearest(ranking: Ranking, catalog: Catalog, visible: Visible, reach: Reach) -> list[dict[str, Any]]:
@@ -551,14 +561,15 @@ def _say_unknown(names: Sequence[str], catalog: Catalog, reach: Reach) -> str:
     return " ".join([*said, *([f"No tool is called {', '.join(nobodys)}."] if nobodys else [])])
 
 
-def _advice(level: Level, unknown: str, lacks: Lacks, tools: int, calling: str, *, has_names: bool,
+def _advice(level: Level, unknown: str, lacks: Lacks, tools: int, calling: str, *, has_matches: bool, has_names: bool,
             is_lookup: bool) -> str:  # fmt: skip
-    """`unknown`: what is said of names that mean no tool."""
+    """`unknown`: what is said of names that mean no tool; `calling`: how the matches are called, or the nearest tools
+    where there are none."""
     said = [unknown] if unknown else []
     if is_lookup and unknown:
         said.append("To find the tool for a task, describe the task.")
-    elif level == "none" and not lacks.unsearched:
-        said.append("No tool is likely to fit this task. Say it in other words, or name a server.")
+    elif level == "none" and not (lacks.unsearched or has_matches):
+        said.append(_NONE_OF_THE_NEAREST if calling else _NONE)
     if calling:
         said.append(calling)
     if has_names:
@@ -568,9 +579,16 @@ def _advice(level: Level, unknown: str, lacks: Lacks, tools: int, calling: str, 
             f"{lacks.unsearched} of {tools} tools are not searched yet: if none of these fits, ask again in a few"
             " seconds."
         )
-    elif level in ("low", "medium") and not is_lookup:
+    elif (level in ("low", "medium") or (level == "none" and has_matches)) and not is_lookup:
         said.append("If none fits, say the task in other words, or name a server.")
     return " ".join(said)
+
+
+def _say_not_done(needs: int, *, is_doubtful: bool) -> str:
+    """Say that a search calls nothing, and what to call next."""
+    if is_doubtful:
+        return _PERHAPS_NONE.format(" the first step" if needs > 1 else "")
+    return _STEPS_NOT_DONE if needs > 1 else NOT_DONE
 
 
 def _cited(fragment: Fragment) -> str:
@@ -612,27 +630,32 @@ class _Text:
 
     def __init__(
         self, structured: Mapping[str, Any], lined: int, fragments: Sequence[Fragment],
-        skills: Sequence[SkillOffer], *, with_calls: bool, is_lookup: bool, begins_with_absent: bool,
+        skills: Sequence[SkillOffer], needs: int, *, with_calls: bool, is_lookup: bool, begins_with_absent: bool,
     ) -> None:  # fmt: skip
-        """`lined`: how many matches have a line; `is_lookup`: tools were asked for by their names alone, so that nobody
-        doubts what is meant; `begins_with_absent`: a server that is not there probably has the tool."""
+        """`needs`: how many the task has; `lined`: how many matches have a line; `is_lookup`: tools were asked for by
+        their names alone, so that nobody doubts what is meant; `begins_with_absent`: a server that is not there
+        probably has the tool."""
         cards = structured["matches"]
         note = structured.get("note", "")
         confidence = "" if is_lookup else f"confidence: {structured['confidence']}{note and f'; {note}'}"
-        is_doubtful = structured["confidence"] == "low" and not is_lookup
-        running = (_PERHAPS_NONE if is_doubtful else NOT_DONE) if cards else ""
+        is_doubtful = structured["confidence"] in ("low", "none") and not is_lookup
+        nearest, advice = structured.get("nearest"), structured.get("advice")
+        if nearest:  # before these are read, it is said what to do with them
+            next_step, advice = advice, ""
+        else:
+            next_step = _say_not_done(needs, is_doubtful=is_doubtful) if cards else ""
         absent = structured.get("absent", "")
         head, ending = (absent, "") if begins_with_absent else ("", absent)
-        self._head = "\n".join(filter(None, (head, ". ".join(filter(None, (confidence, running))))))
+        self._head = "\n".join(filter(None, (head, ". ".join(filter(None, (confidence, next_step))))))
         self._skills = list(map(describe_offer, skills))
         self._lined = [(card, f"{place}. {_line(card)}") for place, card in enumerate(cards[:lined], 1)]
         self._named = [*_same(cards), *_further(cards[lined:], "call" if with_calls else "name")]
         self._ending = list(map(_cited, fragments))
-        if nearest := structured.get("nearest"):
+        if nearest:
             self._ending += ["nearest tools:", *(f"- {_line(card)}" for card in nearest)]
         if servers := structured.get("servers"):
             self._ending += ["servers:", *(f"- {name}: {entry}" for name, entry in servers.items())]
-        self._ending += filter(None, (structured.get("twins"), ending, structured.get("advice")))
+        self._ending += filter(None, (structured.get("twins"), ending, advice))
 
     def with_schemas(self, shared: Mapping[str, Any]) -> str:
         """Return the text with the schemas that the matches have by now, and the definitions that they share."""

@@ -234,7 +234,7 @@ async def test_each_line_of_an_answer_says_which_bridge_takes_its_match() -> Non
             names = [f"disk__{each['name']}" for each in tools]
             found = await stage.client.call_tool("discover_tools", {"names": names, "structured": True})
             structured = found["structuredContent"]
-        assert structured["advice"] == f"Call each with its [tool]: {bridges}(name, arguments)."
+        assert structured["advice"] == f"To call one, use its [tool]: {bridges}(name, arguments)."
         for each in structured["matches"]:
             key, bridge = ("read", "call_tool") if each["name"] == "disk__read" else ("write", "call_tool_write")
             assert each[key] is True and f"{each['name']} [{bridge}]" in said(found)

@@ -188,15 +188,15 @@ def test_where_nothing_fits_the_three_nearest_tools_have_a_line_each_and_are_no_
     answer = asked(made, task="plot a chart", sure="none")
     assert (answer.structured["matches"], answer.matches, answer.callable) == ([], (), ())
     assert answer.text.splitlines() == [
-        "confidence: none",
+        "confidence: none. No tool is likely to fit this task. Call one of the nearest only if its description fits; "
+        "else say the task in other words, or tell the user that no tool does it. To call one, use its [tool]: "
+        "call_tool_write(name, arguments).",
         "nearest tools:",
         "- calc__chart_0() [call_tool_write]: Plots a chart",
         "- calc__chart_1() [call_tool_write]: Plots a chart",
         "- calc__chart_2() [call_tool_write]: Plots a chart",
         "servers:",
         "- calc: 5 tools: chart_0, chart_1, chart_2, chart_3, chart_4",
-        "No tool is likely to fit this task. Say it in other words, or name a server. Call each with "
-        "its [tool]: call_tool_write(name, arguments).",
     ]
 
 
@@ -232,6 +232,8 @@ def test_whoever_insists_sees_the_nearest_tools_though_none_fits() -> None:
         answer = asked(made, task="plot a chart", sure="none", **arguments)
         assert len(answer.structured["matches"]) == 3
         assert answer.structured["servers"]
+        assert answer.text.startswith("confidence: none. Perhaps none of these tools does it.")
+        assert "No tool is likely to fit" not in answer.text
 
 
 @requirement("discovery:absent")
@@ -294,10 +296,10 @@ def test_a_hidden_tool_is_never_said_to_be_called_by_its_own_name() -> None:
         "calc__add": ["listed"], "calc__sum": ["read"], "calc__wipe": ["write"]
     }  # fmt: skip
     assert answer.structured["advice"] == (
-        "Call each with its [tool]: call_tool or call_tool_write(name, arguments); those marked [listed] by"
-        " their own names."
+        "To call one, use its [tool]: call_tool or call_tool_write(name, arguments), or its own name"
+        " if marked [listed]."
     )
-    assert asked(catalog("add"), names=["add"]).structured["advice"] == "Call them by their own names."
+    assert asked(catalog("add"), names=["add"]).structured["advice"] == "To call one, use its own name."
 
 
 @requirement("discovery:reasons")
@@ -316,6 +318,17 @@ def test_each_line_of_a_task_is_a_need_of_its_own() -> None:
     made = catalog(tool("zip", "Compress files"), tool("mail", "Send a letter"), *(f"other_{n}" for n in range(9)))
     answer = asked(made, task="compress files\n\nsend a letter\n")
     assert {match["name"] for match in answer.structured["matches"][:2]} == {"calc__zip", "calc__mail"}
+
+
+@requirement("discovery:lines")
+def test_of_a_task_of_several_needs_the_first_one_is_to_be_called_now() -> None:
+    made = catalog(tool("zip", "Compress files"), tool("mail", "Send a letter"))
+    for task in ("compress files\nsend a letter", "compress the files and send them in a letter"):
+        for sure, said in (
+            ("medium", "call the tool of the first step now"),
+            ("low", "the one that fits the first step"),
+        ):
+            assert said in asked(made, task=task, sure=sure).text
 
 
 @requirement("discovery:sufficiency")
