@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -26,7 +26,7 @@ from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.protocol.lists import ListKind
 from foretool.server.setup.launches import starts_foretool
-from foretool.server.transports.upstream.loading import LOADING_S, LOOK_S, is_launcher
+from foretool.server.transports.upstream.loading import LOADING_S, LOOK_S, Loading, is_launcher
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.upstreams.connection import Request, answer_error
 from foretool.server.upstreams.launcher import link_opener, make_bearer, message_limit
@@ -58,14 +58,19 @@ _FIRST_RUN_S: Final = 15.0
 
 _AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
 """Servers that start at a time: 14 at once on two cores made half of the failures that were not true."""
+_IDLE_S: Final = 3.0
+"""A start whose processes have not worked for so long gives its place to the next: one that only waits slows nobody."""
+_ALONE_S: Final = 10.0
+"""A server that did not answer in time, and beside which no start worked for so long, is not slowed by any: another
+start would take as long."""
 _AGAIN_S: Final = 1.0
 """How long a search waits for servers that have failed before and are due again; a doctor and a proxy give them more.
 Those that were silent are left to these, and launchers as well: a download that is broken off harms."""
 STILL_LOADING: Final = "was still downloading"
 """Part of the error of a server whose download did not end in time."""
-Stage = Literal["started", "loading", "again", "ended"]
-"""What happens to one server: it was started, its launcher loads for longer than a start may take, it is started once
-more, alone, or its probe has ended."""
+Stage = Literal["started", "silent", "loading", "again", "ended"]
+"""What happens to one server: it was started, it only waits and has not answered, its launcher loads for longer than a
+start may take, it is started once more, or its probe has ended."""
 OnProgress = Callable[[str, Stage], None]
 """Receives the name of a server and what happens to it."""
 
@@ -90,6 +95,12 @@ class Probe:
         self.error = ""
         self.starts = 1
         """How often the server was started: twice if it failed beside others."""
+        self.rests = asyncio.Event()
+        """Set once its processes only wait, or it has ended."""
+        self.worked_at = 0.0
+        """When its processes were last seen at work, or it answered."""
+        self.late_at = 0.0
+        """When it was given up because it did not answer in time; 0 if it was not."""
         self.ready_s = self.listed_s = self._started = self._patience_s = 0.0
         self._settled = asyncio.Event()
         """Set once its tools are known or it has failed."""
@@ -128,22 +139,41 @@ class Probe:
         """Start the upstream, wait for its tools, and end it. The time in which a launcher downloads it does not count,
         if it `may_load`."""
         self._started, self._patience_s = time.perf_counter(), timeout_s
+        self.worked_at = time.monotonic()
         on_progress(self.server.name, "started")
         running = asyncio.create_task(self.upstream.run())
+        watching = asyncio.create_task(self._watch_work(on_progress))
         self.upstream.start("legacy")
         try:
             is_settled = await self._settles_within(timeout_s)
             if not is_settled and may_load:
                 is_settled = await self._outlasts_download(timeout_s, on_progress)
-            if not is_settled:
-                self.error = self._say_late()
+            if is_settled:
+                self.worked_at = time.monotonic()
+            else:
+                self.error, self.late_at = self._say_late(), time.monotonic()
         finally:
             self._settled.set()  # what it says while it is being ended is not a finding
+            watching.cancel()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_STOP_S):
                     await self.upstream.stop()
             running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            await asyncio.gather(running, watching, return_exceptions=True)
+            self.rests.set()
+
+    async def _watch_work(self, on_progress: OnProgress) -> None:
+        """Look again and again whether its processes work, until this is cancelled."""
+        trees: dict[int, Loading] = {}
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for pid in self.upstream.pids:
+                tree = trees.setdefault(pid, Loading(pid))
+                await tree.look()
+                self.worked_at = max(self.worked_at, tree.worked_at)
+            if not self.rests.is_set() and time.monotonic() - self.worked_at > _IDLE_S:
+                self.rests.set()
+                on_progress(self.server.name, "silent")
 
     @property
     def _took_s(self) -> float:
@@ -208,40 +238,65 @@ async def probe_all(
     timeout_s: float,
     config: Path,
     on_progress: OnProgress = ignore,
+    on_end: Callable[[Probe], None] = lambda probe: None,
     *,
     may_load: bool = True,
     may_repeat: bool = True,
 ) -> list[Probe]:
     """Start servers, a few at a time, for at most `timeout_s` each; all have ended on return. Those that failed beside
-    others are started once more, alone, if they `may_repeat`: a crowd makes servers slow and takes ports. `limit`:
-    bytes of a message. `config`: the file that names the servers. `may_load`: the time of a download does not count."""
+    others are started once more, if they `may_repeat`: a crowd makes servers slow and takes ports. Those that only
+    waited are so at the same time, each of the others alone. `limit`: bytes of a message. `config`: the file that names
+    the servers. `on_end` hears what each did in the end, at once. `may_load`: the time of a download does not count."""
     watcher = ChildWatcher()
     places = asyncio.Semaphore(_AT_ONCE)
     crowd = len(servers) > 1 and may_repeat
+    first: list[Probe] = []
+    probes: dict[str, Probe] = {}
 
-    async def run_one(server: Server) -> Probe:
-        probe = Probe(server, limit, watcher, config)
+    async def start(probe: Probe, on_progress: OnProgress) -> None:
         # A server elsewhere takes nothing of this machine.
-        async with nullcontext() if server.type != "stdio" else places:
-            await probe.run(timeout_s, on_progress, may_load=may_load)
-        if not (crowd and probe.may_be_retried):
-            on_progress(server.name, "ended")
-        return probe
+        async with asyncio.TaskGroup() as running, nullcontext() if probe.server.type != "stdio" else places:
+            running.create_task(probe.run(timeout_s, on_progress, may_load=may_load))
+            await probe.rests.wait()
+
+    def end(probe: Probe) -> None:
+        probes[probe.server.name] = probe
+        on_end(probe)
+        on_progress(probe.server.name, "ended")
+
+    async def start_first(server: Server) -> None:
+        first.append(probe := Probe(server, limit, watcher, config))
+        await start(probe, on_progress)
+        if not (crowd and probe.may_be_retried) or (probe.late_at and not _seen_at_work(first, probe.late_at)):
+            end(probe)
+
+    async def start_again(server: Server) -> None:
+        on_progress(server.name, "again")
+        probe = Probe(server, limit, watcher, config)
+        probe.starts = 2
+        await start(probe, ignore)
+        end(probe)
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = {server.name: group.create_task(run_one(server)) for server in sorted(servers, key=_is_quick)}
-        probes = [tasks[server.name].result() for server in servers]
-        for place, failed in enumerate(probes):
-            if crowd and failed.may_be_retried:
-                on_progress(failed.server.name, "again")
-                probes[place] = again = Probe(failed.server, limit, watcher, config)
-                await again.run(timeout_s, may_load=may_load)
-                again.starts = 2
-                on_progress(failed.server.name, "ended")
+            for server in sorted(servers, key=_is_quick):
+                group.create_task(start_first(server))
+        failed = [probe for probe in first if probe.server.name not in probes]
+        waited = [probe for probe in failed if probe.late_at and not _seen_at_work([probe], probe.late_at)]
+        async with asyncio.TaskGroup() as group:
+            for probe in waited:
+                group.create_task(start_again(probe.server))
+        for probe in failed:
+            if probe not in waited:
+                await start_again(probe.server)
     finally:
         watcher.close()
-    return probes
+    return [probes[server.name] for server in servers]
+
+
+def _seen_at_work(probes: Iterable[Probe], until: float) -> bool:
+    """Return whether the processes of one of these worked in the last `_ALONE_S` before a time."""
+    return any(until - probe.worked_at < _ALONE_S for probe in probes)
 
 
 def _is_quick(server: Server) -> bool:
@@ -259,21 +314,22 @@ def probe_servers(
     may_load: bool = True,
     may_repeat: bool = True,
 ) -> list[Probe]:
-    """Start servers of a config, for at most `timeout_s` each, and once more alone where they failed, if they
-    `may_repeat`. With `keeps`, keep what they list and why they failed in the storage file, which is made if it is
-    missing; a file that cannot be used is left alone. `may_load`: the time of a download does not count."""
+    """Start servers of a config, for at most `timeout_s` each, and once more where they failed beside others, if they
+    `may_repeat`. With `keeps`, keep what each lists or why it failed as soon as that is known, in the storage file,
+    which is made if it is missing; a file that cannot be used is left alone. `may_load`: the time of a download does
+    not count."""
 
-    async def run() -> list[Probe]:
-        probes = await probe_all(
-            servers, message_limit(config), timeout_s, config.path, on_progress, may_load=may_load,
-            may_repeat=may_repeat,
-        )  # fmt: skip
+    def keep(probe: Probe) -> None:
         if keeps:
             with suppress(StorageError):
-                keep_found(config, probes)
-        return probes
+                keep_found(config, probe)
 
-    return asyncio.run(run())
+    return asyncio.run(
+        probe_all(
+            servers, message_limit(config), timeout_s, config.path, on_progress, keep, may_load=may_load,
+            may_repeat=may_repeat,
+        )
+    )  # fmt: skip
 
 
 def list_unknown(
@@ -305,19 +361,17 @@ def list_unknown(
     return [name for name in failures if name not in listed]
 
 
-def keep_found(config: Config, probes: Sequence[Probe]) -> None:
-    """Keep what servers have listed, as far as it is approved, and why the others cannot be used. Raises
-    `StorageError`."""
-    failed = {probe.server.name: cause for probe in probes if (cause := probe.failure) is not None}
-    if not failed and all(probe.definitions is None for probe in probes):
+def keep_found(config: Config, probe: Probe) -> None:
+    """Keep what a server has listed, as far as it is approved, or why it cannot be used. Raises `StorageError`."""
+    cause = probe.failure
+    if cause is None and probe.definitions is None:
         return
     with open_store(config.storage) as store:
         app = App(config, store)
-        for probe in probes:
-            if probe.definitions is not None:
-                app.keep_listed(probe.upstream, probe.definitions)
-        for name, cause in failed.items():
-            app.memory.failures.note(name, cause)
+        if probe.definitions is not None:
+            app.keep_listed(probe.upstream, probe.definitions)
+        if cause is not None:
+            app.memory.failures.note(probe.server.name, cause)
         app.memory.failures.write()
 
 

@@ -29,12 +29,12 @@ def check_upstreams(upstreams: Iterable[UpstreamCheck], config: Config, timeout_
             cause = explain_failure(
                 server, each.error, each.stderr, skipped_lines=each.skipped_lines, timeout_s=timeout_s
             )
-            twice = ", also when it was started alone" if each.starts > 1 else ""
+            twice = ", also when it was started again" if each.starts > 1 else ""
             what = f"{each.upstream}: {cause.what}{twice}"
             repair = _repair(each.upstream, cause)
             yield problem("upstream", cause.code, what, cause.do, each.upstream, last_lines(each.stderr), repair=repair)
         elif each.is_well and each.starts > 1:
-            what = f"{each.upstream}: failed beside other servers and started when it was alone"
+            what = f"{each.upstream}: failed beside other servers and started when these had ended"
             do = "a slow start; nothing is wrong if your client waits long enough"
             yield note("upstream", Code.SERVER_CROWDED, what, do, each.upstream)
         for dropped in each.dropped:

@@ -69,9 +69,9 @@ def command(
     """Check everything and say what to do about each problem. With SERVER, check that server alone.
 
     Checks the config, the programs it needs, the storage file, the names of tools, the entries of your clients, and
-    every upstream. Starts a few upstreams at a time, once more alone where one failed, and ends them again. Keeps the
-    tools that they list, so that the next proxy knows them at once; running proxies are not disturbed. Exits with 1 if
-    anything is wrong.
+    every upstream. Starts a few upstreams at a time, once more where one failed beside others, and ends them again.
+    Keeps the tools that they list, so that the next proxy knows them at once, also if you interrupt it; running proxies
+    are not disturbed. Exits with 1 if anything is wrong.
 
     --fix mends what is safe to mend: permissions of files, programs that clients do not find, servers that cannot start
     as their entry is, entries of clients that start foretool twice or not at all. It shows the lines that change, asks,
@@ -90,8 +90,12 @@ def command(
     registered = find_registered(find_place(path, os.environ).path)
     config = load(path)
     _require_enabled(config, names)
-    with _environment(registered, client):
-        diagnosis = run_checks(config, timeout_s, registered, only=names)
+    try:
+        with _environment(registered, client):
+            diagnosis = run_checks(config, timeout_s, registered, only=names)
+    except KeyboardInterrupt:
+        output.warn("To start all of them again: foretool doctor; to start some: foretool doctor SERVER...")
+        raise click.Abort from None
     if not as_json:
         show_diagnosis(diagnosis, is_whole=not names)
     fixed = repairs.fix(path, diagnosis, agreed=agreed, dry_run=dry_run, as_json=as_json) if wants_fix else None
@@ -227,9 +231,11 @@ def _agrees_to_downloads(config: Config, may_ask: bool) -> bool:
 
 @contextmanager
 def progress_bar(count: int) -> Iterator[OnProgress]:
-    """Show on stderr which upstreams are starting, and which are still being downloaded, if stderr is a terminal."""
+    """Show on stderr which upstreams are starting, and which are still being downloaded, if stderr is a terminal. Say
+    what is kept if the user interrupts this."""
     is_hidden = not sys.stderr.isatty() or not count
     running: dict[str, Stage] = {}
+    ended: list[str] = []
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=output.console(error=True), transient=True, disable=is_hidden) as progress:
         task = progress.add_task("starting servers", total=count)
@@ -238,9 +244,17 @@ def progress_bar(count: int) -> Iterator[OnProgress]:
             running[name] = stage
             if stage == "ended":
                 del running[name]
+                ended.append(name)
             progress.update(task, advance=stage == "ended", description=output.printable_text(_say_running(running)))
 
-        yield on_progress
+        try:
+            yield on_progress
+        except KeyboardInterrupt:
+            progress.stop()
+            silent = f"; no answer yet from {', '.join(running)}" if running else ""
+            said = f"{len(ended)} of {output.plural(count, 'server')}"
+            output.warn(f"Stopped: {said} have been tried, and what they list is kept{silent}.")
+            raise
 
 
 def _say_running(running: Mapping[str, Stage]) -> str:
@@ -248,8 +262,9 @@ def _say_running(running: Mapping[str, Stage]) -> str:
     said = []
     for stage, what in (
         ("loading", "downloading {}"),
-        ("again", "trying {} once more, alone"),
+        ("again", "trying {} once more"),
         ("started", "waiting for {}"),
+        ("silent", "no answer yet from {} (Ctrl-C keeps the others)"),
     ):
         if names := [name for name, now in running.items() if now == stage]:
             said.append(what.format(", ".join(names[:_SHOWN])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import click
 import msgspec
 from msgspec import Struct
 
@@ -46,7 +47,11 @@ def start(path: Path, names: list[str], as_json: bool) -> list[FirstStart]:
     if not as_json:
         what = names[0] if len(names) == 1 else f"{len(names)} servers"
         output.warn(f"Starting {what} once; a first start may load packages.")
-    found = _start(path, names)
+    try:
+        found = _start(path, names)
+    except KeyboardInterrupt:
+        output.warn(f"{', '.join(names)}: in the file. To take it out again: foretool remove {' '.join(names)}")
+        raise click.Abort from None
     for each in () if as_json else found:
         _say(each)
     return found

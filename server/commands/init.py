@@ -134,7 +134,7 @@ def command(
         output.say("Nothing was changed.")
         return 1
     kept = _apply(planned, moved, own_path, as_json)
-    diagnosis = None if no_start else _start(path, as_json, may_ask=not agreed)
+    diagnosis = None if no_start else _start(path, own_path, as_json, may_ask=not agreed)
     return _end(as_json, files, merged, planned, problems, kept, diagnosis)
 
 
@@ -474,12 +474,17 @@ def _say_unready(planned: Sequence[FileChange], own: Path) -> None:
         output.say_paragraph(f"{', '.join(bound)} {run} only in windows that have a folder open.", "", "  ")
 
 
-def _start(place: Path | None, as_json: bool, may_ask: bool) -> Diagnosis:
+def _start(place: Path | None, own: Path, as_json: bool, may_ask: bool) -> Diagnosis:
     """Start every server once and say what is wrong with which."""
     if not as_json and not sys.stderr.isatty():  # where the progress bar says it
         output.say("\nStarting every server once:", "bold")
     config = load(place)
-    diagnosis = doctor.run_checks(config, may_ask=may_ask)
+    try:
+        diagnosis = doctor.run_checks(config, may_ask=may_ask)
+    except KeyboardInterrupt:
+        undo, again = edits.typed("init --undo", own), edits.typed("doctor", own)
+        output.warn(f"Your clients' files are changed. To put them back: {undo}. To start the servers again: {again}")
+        raise click.Abort from None
     if not as_json:
         doctor.show_diagnosis(diagnosis, config.path)
     return diagnosis

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from foretool.server import doctor, offline, probing
 from foretool.server.catalog.embedding import install_encoders
 from foretool.server.commands.group import run
 from foretool.server.config import loader
+from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config, load
 from foretool.server.discovery import arguments as discovery_arguments
 from foretool.server.discovery.arguments import Arguments
@@ -121,6 +125,56 @@ def test_the_time_of_a_download_does_not_count_and_is_shown(tmp_path: Path) -> N
     assert found.is_well, found.findings
     assert (tmp_path / "whole").exists()
     assert list(dict.fromkeys(stages)) == ["one started", "one loading", "one ended"]
+
+
+@pytest.mark.slow
+@requirement("start:kept")
+def test_servers_that_only_wait_are_waited_for_once_and_at_the_same_time(tmp_path: Path) -> None:
+    waiting = {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}
+    servers = {"one": waiting, "two": waiting, "three": waiting, "good": echo()}
+    stages: list[str] = []
+    began = time.monotonic()
+    found = doctor.diagnose(
+        loader.load(write_config(tmp_path, servers)), 20.0, lambda name, stage: stages.append(f"{name} {stage}")
+    )
+    assert time.monotonic() - began < 45, "each was waited for alone"
+    assert [each.is_well for each in found.upstreams] == [False, False, False, True]
+    assert stages.index("good ended") < stages.index("one ended")
+    assert {"one silent", "two silent", "three silent"} <= {*stages} and not any("again" in each for each in stages)
+
+
+@requirement("start:kept")
+def test_a_server_that_failed_beside_others_is_started_again(tmp_path: Path) -> None:
+    flag = tmp_path / "taken"
+    script = f"import os; os.path.exists({str(flag)!r}) or (open({str(flag)!r}, 'w'), exit('its port is taken'))"
+    late = {"command": sys.executable, "args": ["-c", f"{script}; exec(open({echo()['args'][0]!r}).read())"]}
+    found = doctor.diagnose(loader.load(write_config(tmp_path, {"one": echo(), "late": late})))
+    assert [(each.upstream, each.is_well, each.starts) for each in found.upstreams] == [
+        ("one", True, 1),
+        ("late", True, 2),
+    ]
+    assert [each.code for each in found.findings if each.server == "late"] == [Code.SERVER_CROWDED]
+
+
+@requirement("start:kept")
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGHUP])
+def test_what_servers_have_listed_is_kept_when_the_user_stops_waiting(
+    signal_number: signal.Signals, tmp_path: Path
+) -> None:
+    path = write_config(tmp_path, {"one": echo(), "dumb": echo("--silent")})
+    config = loader.load(path)
+    command = [sys.executable, "-m", "foretool", "doctor", "--config", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        end = time.monotonic() + 20
+        while not known(config) and time.monotonic() < end:
+            time.sleep(0.05)
+        running.send_signal(signal_number)
+        _, said = running.communicate(timeout=20)
+    assert [*known(config)] == ["one__echo", "one__weather"]
+    if signal_number == signal.SIGINT:
+        assert running.returncode == 130
+        assert "1 of 2 servers have been tried, and what they list is kept; no answer yet from dumb." in said
+        assert "foretool doctor" in said
 
 
 def search_parts(path: Path) -> set[str]:

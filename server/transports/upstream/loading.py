@@ -48,26 +48,30 @@ class Loading:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._began = self._worked_at = time.monotonic()
+        self._began = self.worked_at = time.monotonic()
         self._work = ProcessWork(0.0, 0)
 
     @property
     def goes_on(self) -> bool:
         """Whether the launcher works, and has not had all of its time."""
         now = time.monotonic()
-        return now - self._began < LOADING_S and now - self._worked_at < _QUIET_S
+        return now - self._began < LOADING_S and now - self.worked_at < _QUIET_S
 
     async def watch(self) -> None:
         """Look again and again, until the time is over."""
         while time.monotonic() - self._began < LOADING_S:
             await asyncio.sleep(LOOK_S)
-            self.note(await asyncio.to_thread(measure_processes, self._pid))
+            await self.look()
+
+    async def look(self) -> None:
+        """Record whether the tree has worked since the last look."""
+        self.note(await asyncio.to_thread(measure_processes, self._pid))
 
     def note(self, work: ProcessWork) -> None:
         """Record what the tree has done until now."""
         done, self._work = self._work, work
         if abs(work.cpu_s - done.cpu_s) >= _LEAST_CPU_S or abs(work.bytes - done.bytes) >= _LEAST_BYTES:
-            self._worked_at = time.monotonic()
+            self.worked_at = time.monotonic()
 
 
 def is_launcher(command: str, args: Sequence[str]) -> bool:

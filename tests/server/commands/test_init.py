@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from command_fakes import echo
 from homes import NAMES, SECRET, write_home
 from requirements import requirement
 
 from foretool.server.commands.group import run
 from foretool.server.config import keyrings
 from foretool.server.config.loader import load
+from foretool.server.offline import open_offline
 
 
 @pytest.fixture
@@ -174,6 +180,31 @@ def test_it_ends_with_what_the_doctor_finds(
     assert run(["init", "--yes"]) == 1
     out = capsys.readouterr().out
     assert "Starting every server once" in out and "no-such-program-here" in out
+
+
+def _knows_tools(path: Path) -> bool:
+    if not path.exists():
+        return False
+    with open_offline(load(path)) as app:
+        return len(app.catalog) > 0
+
+
+@requirement("setup:undo")
+def test_one_that_is_interrupted_says_what_it_did_and_how_to_go_back_and_on(home: Path) -> None:
+    (home / ".cursor").mkdir()
+    servers = {"one": echo(), "dumb": echo("--silent")}
+    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    command = [sys.executable, "-m", "foretool", "init", "--yes"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        end = time.monotonic() + 20
+        while not _knows_tools(home / ".config/foretool/mcp.json") and time.monotonic() < end:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        out, said = running.communicate(timeout=20)
+    assert "Done. The old files are in" in out and running.returncode == 130
+    assert said.startswith("Stopped: 1 of 2 servers have been tried, and what they list is kept")
+    assert "Your clients' files are changed. To put them back: foretool init --undo." in said
+    assert "To start the servers again: foretool doctor" in said
 
 
 def test_eight_clients_with_forty_servers_are_read_at_once(home: Path) -> None:
