@@ -20,7 +20,7 @@ from foretool.server.config.loader import Config
 from foretool.server.config.places import own_file
 from foretool.server.config.servers import Server
 from foretool.server.config.variables import BASIC_NAMES, is_inherit_pattern, variable_names
-from foretool.server.diagnosis import Finding, Repair, note, warning
+from foretool.server.diagnosis import Finding, Repair, note, ok, warning
 from foretool.server.setup import launches
 from foretool.server.setup.clients import ClientFile, Machine, client_files, this_machine
 from foretool.server.setup.documents import Keys
@@ -41,6 +41,9 @@ _SESSION_NAMES: Final = frozenset((
     "PATHEXT", "WINDIR", "PROGRAMDATA",
 ))  # fmt: skip
 _SESSION_PATH: Final = ("/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/bin", "/usr/sbin", "/sbin", "/snap/bin")
+
+
+UNREGISTERED: Final = "no client's file has foretool with this config, so none starts it"
 
 
 def gives(client: str) -> Gives:
@@ -102,6 +105,8 @@ def _is_of(server: FoundServer, config: Path) -> bool:
 def check_clients(config: Config, registered: Iterable[Registered], environ: Mapping[str, str]) -> Iterator[Finding]:
     """Check the entries of clients, and what their servers would miss there."""
     found = list(registered)
+    if not found:
+        yield ok("client", f"{UNREGISTERED}; foretool init registers it")
     by_file: dict[Path, list[Registered]] = {}
     for each in found:
         by_file.setdefault(each.file.path, []).append(each)

@@ -571,7 +571,8 @@ def _undo(own: Path, backups: Path, as_json: bool, *, dry_run: bool) -> int:
     if titles := list(dict.fromkeys(each.title for each in client_files(this_machine()) if each.path in put_back)):
         output.say(f"{'That would need a restart of' if dry_run else 'Now restart'} {', '.join(titles)}.")
     if not dry_run and own.exists() and not find_registered(own):
-        output.say(f"No client starts foretool now. {edits.short(own)} has servers still; foretool init registers it.")
+        again = edits.typed("init", own)
+        output.say(f"No client starts foretool now. {edits.short(own)} has servers still; to register it: {again}")
     if dry_run:
         output.say("This was a dry run: nothing was changed.")
     elif earlier is not None:

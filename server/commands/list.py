@@ -13,6 +13,7 @@ from rich.text import Text
 
 from foretool._version import __version__
 from foretool.server import offline
+from foretool.server.checks.clients import UNREGISTERED, find_registered
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import USAGE, WRONG
 from foretool.server.commands.options import config_option, json_option
@@ -107,6 +108,8 @@ class Overview(Struct, frozen=True):
     """The most missed tool of the last two weeks that a list of now still lacks and that a change would show."""
     calls: int
     """All that are on record."""
+    is_registered: bool = True
+    """Whether a client's file has foretool."""
 
 
 def show_overview() -> int:
@@ -147,12 +150,15 @@ def read_state(config: Config) -> Overview:
             listed_tokens=view.tokens,
             missed=most_missed(app, app.store.calls.count_misses(MissFilter(time.time() - _RECENT_S)), view.shown),
             calls=app.store.statistics().calls,
+            is_registered=bool(find_registered(config.path)),
         )
 
 
 def next_step(state: Overview) -> tuple[str, str]:
     """Return the next sensible command, and what it is good for."""
     enabled = [each for each in state.servers if each.condition != "disabled"]
+    if enabled and not state.is_registered and not state.proxies:
+        return "foretool init", "registers foretool with your clients, and starts every server once"
     if failing := [each.name for each in state.servers if not each.is_well]:
         return "foretool doctor", f"says what is wrong with {name_some(failing, _NAMED)}"
     if not enabled:
@@ -187,8 +193,12 @@ def _print_state(state: Overview) -> None:
         output.say(
             f"Their definitions take {state.tokens:,} tokens; a client's first list takes {state.listed_tokens:,}."
         )
-    running = "No proxy runs now; clients start one themselves." if not state.proxies else ""
-    output.say(running or f"{output.plural(state.proxies, 'proxy')} {'runs' if state.proxies == 1 else 'run'} now.")
+    if state.proxies:
+        output.say(f"{output.plural(state.proxies, 'proxy')} {'runs' if state.proxies == 1 else 'run'} now.")
+    elif state.is_registered:
+        output.say("No proxy runs now; clients start one themselves.")
+    else:
+        output.say(f"No proxy runs now, and {UNREGISTERED}.")
     for each in state.servers:
         if each.error:
             output.say(f"{each.name}: {each.error}", "red")

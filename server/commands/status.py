@@ -15,7 +15,8 @@ from msgspec.structs import asdict
 
 from foretool.retrieval import encoders
 from foretool.server import packs
-from foretool.server.commands import output
+from foretool.server.checks.clients import UNREGISTERED, find_registered
+from foretool.server.commands import edits, output
 from foretool.server.commands.login import say_until
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
@@ -346,7 +347,10 @@ def _print_proxies(status: Status, verbose: bool) -> None:
     for pid in status.unrecorded:
         output.say(f"proxy {pid} runs, and has written no state of its servers into the storage.", "yellow")
     if not (status.proxies or status.without_storage or status.unrecorded):
-        output.say("No proxy is running. Clients start one themselves; `foretool connect` shows how.")
+        if find_registered(status.config):
+            output.say("No proxy is running. Clients start one themselves; `foretool connect` shows how.")
+        else:
+            output.say(f"No proxy is running, and {UNREGISTERED}: {edits.typed('init', status.config)}")
     for proxy in status.proxies:
         _print_proxy(proxy, verbose)
 

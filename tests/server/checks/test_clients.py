@@ -83,7 +83,9 @@ def test_a_default_and_a_word_of_a_client_need_no_variable(tmp_path: Path) -> No
 def test_an_entry_for_another_config_is_not_looked_at(tmp_path: Path) -> None:
     config = config_of(tmp_path, env={"T": "${GITHUB_TOKEN}"})
     register(tmp_path, DESKTOP, tmp_path / "other.json")
-    assert told(tmp_path, config) == []
+    assert [(each.severity, each.what.partition(",")[0]) for each in told(tmp_path, config)] == [
+        ("ok", "no client's file has foretool with this config")
+    ]
 
 
 def test_an_entry_whose_program_is_gone_is_told(tmp_path: Path) -> None:

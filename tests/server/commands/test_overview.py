@@ -23,6 +23,11 @@ FORECAST = MissCount("sky__forecast", "rank", 3, 3, 3, 90, 1.0, 7)
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = write_config(tmp_path)
     monkeypatch.setenv("FORETOOL_CONFIG", str(path))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    cursor = tmp_path / "home/.cursor/mcp.json"
+    cursor.parent.mkdir(parents=True)
+    entry = {"command": "foretool", "args": ["serve", "--config", str(path)]}
+    cursor.write_text(json.dumps({"mcpServers": {"foretool": entry}}))
     return path
 
 
@@ -59,6 +64,22 @@ def test_known_servers_with_figures(config: Path, capsys: pytest.CaptureFixture[
     assert run([]) == 0
     out, step = shown(capsys)
     assert "2 servers, 3 tools" in out and "take 120 tokens" in out and step == "foretool status --stats"
+
+
+def test_where_no_client_has_foretool_every_screen_says_so_and_leads_to_init(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(config).close()
+    run(["status"])
+    assert "No proxy is running. Clients start one themselves" in shown(capsys)[0]
+    (config.parent / "home/.cursor/mcp.json").write_text('{"mcpServers": {}}')
+    told = "no client's file has foretool with this config, so none starts it"
+    run([])
+    out, step = shown(capsys)
+    assert f"No proxy runs now, and {told}." in out and step == "foretool init"
+    for command, way in (("status", ": foretool init\n"), ("doctor", "; foretool init registers it\n")):
+        run([command])
+        assert f"{told}{way}" in shown(capsys)[0]
 
 
 def test_a_server_that_fails_comes_first(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ def state(upstream: str, pid: int, **more: object) -> UpstreamState:
 def test_before_the_first_run_it_says_that_nothing_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["status", "--config", str(write_config(tmp_path))]) == 0
     out = capsys.readouterr().out
-    assert "No proxy is running." in out
+    assert "No proxy is running, and no client" in out
     assert f"{tmp_path / 'foretool.sqlite3'}: does not exist yet" in out
 
 
