@@ -20,7 +20,7 @@ from foretool.server.checks.programs import is_missing
 from foretool.server.commands import doctor, edits, hint, output
 from foretool.server.commands.options import config_option, json_option, type_again
 from foretool.server.config import keyrings
-from foretool.server.config.errors import ConfigError, guess
+from foretool.server.config.errors import ConfigError, guess, lacks_folder
 from foretool.server.config.files import read_regular
 from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load, parse
@@ -124,8 +124,8 @@ def command(
     if not as_json:
         _show_planned(files, planned, problems)
         _show_differences(planned if with_lines else (), secrets)
-        if not agreed:
-            _say_unready(planned, own_path)
+        if not agreed or no_start:
+            _say_unready(planned, own_path, merged)
         if planned and dry_run:
             _say_dry(with_lines=with_lines)
     if not planned or dry_run:
@@ -447,7 +447,7 @@ def _say_dry(*, with_lines: bool) -> None:
     output.say(f"\nNothing was changed. To change the files: {typed}{lines}")
 
 
-def _say_unready(planned: Sequence[FileChange], own: Path) -> None:
+def _say_unready(planned: Sequence[FileChange], own: Path, merged: Merged) -> None:
     """Say which servers of our file cannot start as their entries are, as far as that is known before they are
     started."""
     text = next((change.after for change in planned if change.path == own), None)
@@ -455,15 +455,14 @@ def _say_unready(planned: Sequence[FileChange], own: Path) -> None:
         return
     try:
         config = parse(text, own)
-    except ConfigError:
-        return  # `load` says it behind the changes
-    bound = [name for name in config.broken if name not in config.wrong]
-    lacking = {name: re.sub(r"^.*?:\d+:\d+: (?:mcpServers\.\S+: )?", "", said) for name, said in config.wrong.items()}
-    lacking |= {
-        name: f"{server.command} is not on PATH" for name, server in config.servers.items() if is_missing(server)
-    }
+        broken, missing = config.broken, [each for each in config.servers.values() if is_missing(each)]
+    except ConfigError as error:  # what else is wrong, `load` says behind the changes
+        broken, missing = dict(error.broken), []
+    bound = [name for name, said in broken.items() if lacks_folder(said)]
+    lacking = {name: _say_lacking(name, said, own, merged) for name, said in broken.items() if name not in bound}
+    lacking |= {each.name: f"{each.command} is not on PATH" for each in missing}
     if lacking:
-        output.say(f"\n{output.plural(len(lacking), 'server')} will not start, here or in your client:", "yellow")
+        output.say(f"\n{output.plural(len(lacking), 'server')} will not start with foretool yet:", "yellow")
         for name, why in list(lacking.items())[:_SHOWN]:
             output.say_paragraph(f"{name}: {why}", "  ", "    ")
         if len(lacking) > _SHOWN:
@@ -472,6 +471,23 @@ def _say_unready(planned: Sequence[FileChange], own: Path) -> None:
         run = "runs" if len(bound) == 1 else "run"
         output.say_lines("")
         output.say_paragraph(f"{', '.join(bound)} {run} only in windows that have a folder open.", "", "  ")
+
+
+def _say_lacking(name: str, said: str, own: Path, merged: Merged) -> str:
+    """Say what a server of our file lacks, where to write it, and which client has what we have not."""
+    found = re.fullmatch(r".*?:\d+:\d+: (?:(?P<place>mcpServers\.\S+): )?(?P<problem>.*)", said)
+    if found is None:
+        return said
+    problem = found["problem"].replace(" its value there", f" its value into {edits.short(own)} ({found['place']})")
+    variable = re.match(r"variable (\w+) is not set: ", problem)
+    if variable is None:
+        return problem
+    for file, server, our_name in merged.taken:
+        note = next((each for each in server.notes if variable[1] in re.findall(r"\w+", each)), "")
+        if our_name == name and note:
+            has = f"asks you for {variable[1]}" if "asked you" in note else f"has {variable[1]}"
+            return f"{file.file.title} {has} and starts it, foretool cannot: {problem[variable.end() :]}"
+    return problem
 
 
 def _start(place: Path | None, own: Path, as_json: bool, may_ask: bool) -> Diagnosis:

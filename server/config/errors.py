@@ -5,8 +5,9 @@ and the choices of closed sets, and no other value from the file, because it may
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Self, TypeVar, get_args
 
 import msgspec
@@ -41,9 +42,12 @@ class Coded(str):
 class ConfigError(Exception):
     """The config or an option cannot be used. One line: file, line, column, key, what was found, the way out."""
 
-    def __init__(self, message: str, code: Code = Code.CONFIG_SHAPE) -> None:
+    def __init__(
+        self, message: str, code: Code = Code.CONFIG_SHAPE, broken: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """`broken`: what is wrong with each server, where none of them can be used."""
         super().__init__(message)
-        self.code = code
+        self.code, self.broken = code, broken
 
     @property
     def coded(self) -> Coded:

@@ -280,7 +280,7 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
     if broken and not servers:
         more = f" ({len(broken)} servers, none usable)" if len(broken) > 1 else ""
         first = next(iter(broken.values()))
-        raise ConfigError(first + more, first.code if isinstance(first, Coded) else Code.SERVER_ENTRY)
+        raise ConfigError(first + more, first.code if isinstance(first, Coded) else Code.SERVER_ENTRY, broken)
     if not servers:
         nothing = f"{source.name}: {key}: no server is enabled; clients will only see discover_tools"
         warnings.append(Coded(nothing, Code.NO_SERVERS))

@@ -166,10 +166,33 @@ def test_a_dry_run_says_what_cannot_start_and_how_to_go_on_with_the_same_options
     assert run(["init", "--profiles", "--no-hook", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "\nfiles runs only in windows that have a folder open.\n" in out
-    assert "\n2 servers will not start, here or in your client:\n" in out
+    assert "\n2 servers will not start with foretool yet:\n" in out
     assert "\n  gone: no-such-program-here is not on PATH\n" in out
-    assert "\n  brave: variable NO_SUCH_KEY is not set: write its value there" in out and "  good:" not in out
+    where = "write its value into ~/.config/foretool/mcp.json (mcpServers.brave.env.KEY), or set it where your client"
+    assert f"\n  brave: variable NO_SUCH_KEY is not set: {where} starts\n" in out and "  good:" not in out
     assert "To change the files: foretool init --no-hook --profiles; each line that changes: foretool init" in out
+
+
+@pytest.mark.parametrize("words", [["--dry-run"], ["--yes", "--no-start"]])
+def test_a_value_that_the_client_asks_for_or_keeps_is_said_to_be_lacking_in_foretool_alone(
+    words: list[str], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / ".config/Code/User").mkdir(parents=True)
+    asked = {"type": "promptString", "id": "weather-key", "password": True, "description": "Key"}
+    weather = {"command": "env", "env": {"API": "${input:weather-key}"}}
+    (home / ".config/Code/User/mcp.json").write_text(json.dumps({"inputs": [asked], "servers": {"weather": weather}}))
+    (home / ".copilot").mkdir()
+    kept = {"command": "env", "env": {"TOKEN": "${{ secrets.SKY_TOKEN }}"}}
+    (home / ".copilot/mcp-config.json").write_text(json.dumps({"mcpServers": {"sky": kept}}))
+    assert run(["init", *words]) == 0
+    out = capsys.readouterr().out
+    assert "2 servers will not start with foretool yet" in out
+    for name, has, key in (
+        ("weather", "VS Code asks you for WEATHER_KEY", "API"),
+        ("sky", "Copilot CLI has SKY_TOKEN", "TOKEN"),
+    ):
+        where = f"write its value into ~/.config/foretool/mcp.json (mcpServers.{name}.env.{key})"
+        assert f"{name}: {has} and starts it, foretool cannot: {where}, or set it where your client starts" in out
 
 
 def test_it_ends_with_what_the_doctor_finds(
