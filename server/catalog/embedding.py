@@ -145,8 +145,9 @@ class Embedder(BackgroundWork):
 
     def open_now(self) -> asyncio.Future[None] | None:
         """Install the encoders and embed what is missing, for a search that wants them. Returns what ends once they
-        are installed; where few tools are missing, once these are embedded too. None if no encoder can take part."""
-        if not self.is_possible or self._ensemble is not None:
+        are installed; where few tools are missing, once these are embedded too. None if there is nothing to wait for,
+        or no encoder can take part."""
+        if self.ready_in() is None or (self._is_long and self._ensemble is not None):
             return None
         self._search.is_wanted = True
         if not self.is_working:
@@ -181,33 +182,41 @@ class Embedder(BackgroundWork):
 
         settings = self._settings
         try:
-            weights = self._weights = self._weights or await asyncio.to_thread(find_weights, settings)
-            if not weights:
-                self.problem = "no encoder is installed"
-                return
-            corpus = self._search.update_corpus()
-            version, digests = corpus.version, {digest for digest in corpus.digests if digest}
-            missing = [await asyncio.to_thread(self._store.vectors.missing, each.key, digests) for each in weights]
-            missing = [await self._take_shipped(each, theirs) for each, theirs in zip(weights, missing, strict=True)]
-            count = sum(map(len, missing))
-            self._is_long = count > SOON
-            self._begun_at, self._left_s = time.monotonic(), _OPENED_S + _EMBEDDED_S * count
-            opening = asyncio.create_task(self._install_wanted(weights, settings))  # meanwhile its process embeds
-            try:
-                for each, theirs in zip(weights, missing, strict=True):
-                    if theirs:
-                        await self._embed(each, theirs, settings)
-            finally:
-                await opening
-            await self._install_wanted(weights, settings)
-            if settings is self._settings:
-                self._done = version
+            # Servers of a new machine list one after the other, and a search waits for the tools of all of them.
+            while await self._embed_missing(settings) and self._opening is not None:
+                pass
         except (EncoderError, OSError) as error:  # a store that refuses is asked again
             self.problem = str(error)
             log.warning("%s; words alone rank", error)
         finally:
             self._is_long = False
             self._end_wait()
+
+    async def _embed_missing(self, settings: Settings) -> bool:
+        """Embed what has no vector yet. Returns whether there are more tools by now."""
+        weights = self._weights = self._weights or await asyncio.to_thread(find_weights, settings)
+        if not weights:
+            self.problem = "no encoder is installed"
+            return False
+        corpus = self._search.update_corpus()
+        version, digests = corpus.version, {digest for digest in corpus.digests if digest}
+        missing = [await asyncio.to_thread(self._store.vectors.missing, each.key, digests) for each in weights]
+        missing = [await self._take_shipped(each, theirs) for each, theirs in zip(weights, missing, strict=True)]
+        count = sum(map(len, missing))
+        self._is_long = count > SOON
+        self._begun_at, self._left_s = time.monotonic(), _OPENED_S + _EMBEDDED_S * count
+        opening = asyncio.create_task(self._install_wanted(weights, settings))  # meanwhile its process embeds
+        try:
+            for each, theirs in zip(weights, missing, strict=True):
+                if theirs:
+                    await self._embed(each, theirs, settings)
+        finally:
+            await opening
+        await self._install_wanted(weights, settings)
+        if settings is not self._settings:
+            return False
+        self._done = version
+        return self._search.update_corpus().version != version
 
     async def _embed(self, weights: Weights, missing: set[bytes], settings: Settings) -> None:
         """Compute and keep the missing vectors; one proxy of a store at a time."""
@@ -236,11 +245,14 @@ class Embedder(BackgroundWork):
     ) -> None:
         vectors = self._store.vectors
         new: dict[bytes, bytes] = {}
-        done, next_install = 0, SAVED_AT_ONCE
+        done, next_install, first_at = 0, SAVED_AT_ONCE, 0.0
         async for digest, data in worker.embed(texts):
             new[digest] = data
             done += 1
-            self._left_s = (time.monotonic() - self._begun_at) * len(texts) / done
+            now = time.monotonic()
+            first_at = first_at or now  # before that, the process imported and opened the encoder
+            each_s = (now - first_at) / (done - 1) if done > 1 else _EMBEDDED_S
+            self._left_s = now - self._begun_at + each_s * (len(texts) - done)
             self._on_embedded(done, len(texts))
             if len(new) == SAVED_AT_ONCE or self._is_awaited:
                 vectors.save(weights.key, new)

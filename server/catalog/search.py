@@ -229,7 +229,7 @@ class Search(BackgroundWork):
         """How many searches are prepared; another tool in the index would make that vain."""
         self._is_opening = False
         self._open_until = inf
-        """Until when searches wait for the encoders, by `time.monotonic`; no end before the first search."""
+        """Until when searches wait for tools to be ranked by meaning, by `time.monotonic`; no end while all are."""
         self._open_encoders: Callable[[], asyncio.Future[None] | None] = lambda: None
         self._ready_in: Callable[[], float | None] = lambda: None
 
@@ -306,8 +306,9 @@ class Search(BackgroundWork):
     def open_encoders_with(
         self, open_encoders: Callable[[], asyncio.Future[None] | None], ready_in: Callable[[], float | None]
     ) -> None:
-        """Call this before the first search in words; that search waits at most `OPEN_S` for what it returns.
-        `ready_in` tells in how many seconds encoders will take part that do not yet; None if there are none."""
+        """Call this before a search in words while not all tools are ranked by meaning; searches wait for what it
+        returns, at most `OPEN_S` since the first of them. `ready_in` tells in how many seconds encoders will take part
+        that do not yet; None if there are none."""
         self._open_encoders = open_encoders
         self._ready_in = ready_in
 
@@ -371,11 +372,12 @@ class Search(BackgroundWork):
         are opened and the slow ones have answered. `guard` runs both steps, so that an error reaches the request that
         searched."""
         is_behind = self.count_unindexed() > AT_ONCE
-        if is_first := bool(query.lines) and self._encoders is None:
-            self._open_until = min(self._open_until, time.monotonic() + OPEN_S)
-            is_first = time.monotonic() < self._open_until
+        is_ranked = self._encoders is not None and self._index.is_complete and self.meaning_in() is None
+        lacks_meaning = bool(query.lines) and not is_ranked
+        self._open_until = min(self._open_until, time.monotonic() + OPEN_S) if lacks_meaning else inf
+        waits_for_meaning = lacks_meaning and time.monotonic() < self._open_until
         # The encoders open over tools that are indexed.
-        opening = self._open_encoders() if is_first and not is_behind else None
+        opening = self._open_encoders() if waits_for_meaning and not is_behind else None
         preparation = self._prepare(query)
 
         def rank_now() -> None:
@@ -384,7 +386,7 @@ class Search(BackgroundWork):
         async def prepare() -> None:
             if is_behind and not await self.index(INDEX_S) and self.count_unindexed() <= FEW:
                 await self.index(INDEX_S)  # so few are left that nobody should miss them
-            if (opened := self._open_encoders() if is_first and is_behind else opening) is not None:
+            if (opened := self._open_encoders() if waits_for_meaning and is_behind else opening) is not None:
                 await asyncio.wait({opened}, timeout=max(self._open_until - time.monotonic(), 0.0))
             if self._slow and query.lines:
                 await asyncio.to_thread(self._ask_slow, query)

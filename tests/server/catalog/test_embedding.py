@@ -25,6 +25,7 @@ from foretool.retrieval.known_tools import KnownTool, KnownTools, sketch_definit
 from foretool.retrieval.known_vectors import KnownVectors, encode_vectors
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog import embedding as embedding_module
+from foretool.server.catalog import search as search_module
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder, install_encoders
 from foretool.server.catalog.embedding_worker import EmbeddingWorker, WorkerChoice
@@ -209,7 +210,9 @@ async def test_while_many_tools_are_embedded_those_that_have_a_vector_are_ranked
         assert search.meaning_in() is None
 
 
-async def test_where_one_tool_of_many_waits_for_its_vector_a_search_says_so(tmp_path: Path, store: Store) -> None:
+async def test_a_search_waits_for_the_vectors_of_a_server_that_has_just_listed(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tools, folder = Catalog([bare_server("git"), bare_server("web")]), str(write_model(tmp_path / "tiny"))
     tools.replace("git", definitions(*(f"open_issue_{number}" for number in range(20))))
     search = search_over(tools)
@@ -221,11 +224,35 @@ async def test_where_one_tool_of_many_waits_for_its_vector_a_search_says_so(tmp_
         tools.replace("web", definitions("send_mail"))
         search.find(Query(("send a letter",)), lambda upstream: True, 50, lambda ranking: None)
         await end_of_searches(search)
+        assert search.meaning_in() is None
+        # It says so where it waited in vain.
+        monkeypatch.setattr(search_module, "OPEN_S", 0.0)
+        tools.replace("web", definitions("send_mail", "read_mail"))
+        search.find(Query(("read a letter",)), lambda upstream: True, 50, lambda ranking: None)
+        await end_of_searches(search)
         assert (search.meaning_in() or 0) > 0
-        await settled(one)
-        search.find(Query(("send a letter",)), lambda upstream: True, 50, lambda ranking: None)
+
+
+async def test_a_first_search_waits_for_the_tools_of_servers_that_list_meanwhile(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools, folder = Catalog([bare_server("git"), bare_server("web")]), str(write_model(tmp_path / "tiny"))
+    tools.replace("git", definitions("open_issue", "report_bug"))
+    search = search_over(tools)
+    install = Embedder._install_wanted
+
+    async def late(self: Embedder, *arguments: Any) -> None:
+        if not tools.of("web"):
+            tools.replace("web", definitions("open_page", "find_page"))
+        await install(self, *arguments)
+
+    monkeypatch.setattr(Embedder, "_install_wanted", late)
+    found: list[Ranking] = []
+    async with embedding(folder, tools, store, search), asyncio.timeout(60):
+        search.find(Query(("find a page",)), lambda upstream: True, 50, found.append)
         await end_of_searches(search)
         assert search.meaning_in() is None
+    assert {"tiny" in each.parts for each in found[0].ranked} == {True}
 
 
 async def test_one_process_embeds_the_tools_of_servers_that_list_one_after_the_other(
