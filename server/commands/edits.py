@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -66,14 +67,50 @@ def errors_of(place: Path) -> Iterator[None]:
 
 
 def differing_lines(own: OwnServers) -> list[str]:
-    """Return the lines that change, with `+` and `-`, without any secret."""
+    """Return the lines that change, with `+` and `-`, and the lines that open their entries, without any secret."""
     return _diff((own.before or b"").decode(), own.text())
 
 
 def _diff(before: str, after: str) -> list[str]:
-    old, new = mask_text(before).splitlines(), mask_text(after).splitlines()
-    found = difflib.unified_diff(old, new, n=0, lineterm="")
-    return [line for line in found if not line.startswith(("+++", "---", "@@"))]
+    return changed_lines(mask_text(before), mask_text(after))
+
+
+def changed_lines(before: str, after: str) -> list[str]:
+    """Return the lines that change, with `+` and `-`, each below the line that opens the entry in which it stands."""
+    old, new = before.splitlines(), after.splitlines()
+    found: list[str] = []
+    opened = ""
+    for tag, start, end, begin, stop in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        changed = [*old[start:end], *new[begin:stop]]
+        above = _opening_line(new[:begin], min(map(_indent, changed)))
+        if above not in ("", opened):
+            found.append(f" {above}")
+        opened = above
+        found += [f"-{line}" for line in old[start:end]] + [f"+{line}" for line in new[begin:stop]]
+    return found
+
+
+def _opening_line(lines: Sequence[str], indent: int) -> str:
+    """Return the line that opens the server, or else the outermost entry, in which a line so far indented stands; "" if
+    it opens one itself."""
+    header = next((each for each in reversed(lines) if re.match(r"\[.+\]$", each)), "")
+    around: list[str] = []
+    for line in reversed(lines):
+        if line.strip() and _indent(line) < indent:
+            indent = _indent(line)
+            around.insert(0, line)
+    names = [re.sub(r"\W", "", line) for line in around]
+    servers = next((place for place, name in enumerate(names) if name in ("mcpServers", "servers")), None)
+    if servers is not None:
+        around, names = around[servers + 1 :], names[servers + 1 :]
+    # TOML indents nothing, and has a line in brackets above.
+    return next((line for line, name in zip(around, names, strict=True) if name), header)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def show_lines(lines: list[str]) -> None:
@@ -146,7 +183,8 @@ def way_back(place: Path) -> str:
     """Say how a damaged config file becomes a good one again, behind what is wrong with it; "" if no copy is kept."""
     if not is_damaged(place) or (good := last_good(place)) is None:
         return ""
-    return f", or bring back the version of {good[0]}: {typed('doctor --undo', place)}"
+    undo = typed("doctor --undo", place)
+    return f", or bring back the version of {good[0]}, without what was edited by hand since then: {undo}"
 
 
 def _bring_back(place: Path, as_json: bool, *, dry_run: bool) -> int:
@@ -154,7 +192,8 @@ def _bring_back(place: Path, as_json: bool, *, dry_run: bool) -> int:
     good = last_good(place)
     if good is None:
         raise ClickException(f"{place}: it is damaged and no earlier version is kept; correct it by hand")
-    said = f"{short(place)} is damaged and would be the version of {good[0]} again. Nothing was written."
+    said = f"{short(place)} is damaged and would be the version of {good[0]} again, without what was edited since then."
+    said += " Nothing was written."
     if not dry_run:
         with errors_of(place):
             try:
@@ -162,7 +201,7 @@ def _bring_back(place: Path, as_json: bool, *, dry_run: bool) -> int:
             except ChangeError as error:
                 raise ClickException(str(error)) from None
         said = f"{short(place)} was damaged and is the version of {good[0]} again."
-        said += f"\nThe damaged file is kept in {short(kept)}."
+        said += f"\nThe damaged file is kept in {short(kept)}: what was edited by hand after {good[0]} is in it alone."
     if as_json:
         output.emit({"restored": [str(place)], "problems": []})
     else:

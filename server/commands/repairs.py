@@ -47,7 +47,7 @@ class Fixed(Struct):
     left: list[str]
     """What was left alone, because only a person can allow it."""
     lines: list[str]
-    """The lines of files that change, with `+` and `-`, without secrets."""
+    """The lines of files that change, with `+` and `-`, below those that open their entries, without secrets."""
     backup: str | None
     """The folder with the earlier files; null if nothing was written."""
 
@@ -192,8 +192,8 @@ def _end_edits(planned: Planned) -> None:
         if change.after != change.before:
             planned.changes.append(change)
             secrets = secrets_of(server.entry for server in file.servers)
-            lines = changes.difference(change)[2:]
-            planned.lines += [secrets.redact(line) for line in lines if line[:1] in "+-"]
+            lines = edits.changed_lines(file.data.decode() if file.data else "", document.text())
+            planned.lines += [secrets.redact(line) for line in lines]
 
 
 def _apply(own: OwnServers, planned: Planned) -> Path:

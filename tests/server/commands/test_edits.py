@@ -175,10 +175,12 @@ def test_a_damaged_config_comes_back_by_the_command_that_its_error_names(
     assert run([*command, "--config", str(config)]) != 0
     said = capsys.readouterr().err
     assert "or bring back the version of 20" in said and f"foretool doctor --undo --config {config}" in said
+    assert "without what was edited by hand since then: " in said
     assert run(["doctor", "--undo", "--dry-run", "--config", str(config)]) == 0 and config.read_bytes() == good[:-9]
     assert "would be the version of 20" in capsys.readouterr().out
     assert run(["doctor", "--undo", "--config", str(config)]) == 0 and config.read_bytes() == good
-    assert "The damaged file is kept in " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "The damaged file is kept in " in said and "what was edited by hand after 20" in said
     copies = (config.parent / "backups/edits/mcp.json").rglob("*")
     assert good[:-9] in [each.read_bytes() for each in copies if each.is_file()]
 
