@@ -83,7 +83,9 @@ def diagnose(
         ),
     ]
     if only:
-        findings = [each for each in findings if each.server in only or (each in programs and each.severity != "ok")]
+        lasting = [each for each in programs if each.severity != "ok"]
+        lasting += [each for each in storage if each.severity == "error"]
+        findings = [each for each in findings if each.server in only or each in lasting]
     return Diagnosis(tuple(findings), upstreams, _summarize(config, catalog, upstreams, only), failing)
 
 

@@ -152,9 +152,11 @@ def _check_variables(config: Config, found: list[Registered], environ: Mapping[s
         titles = _list(dict.fromkeys(each.file.title for without in lacking.values() for each in without))
         names = _list(lacking)
         what = f"{server.name}: {names} {'is' if len(lacking) == 1 else 'are'} set in this shell, but {titles} may not"
-        first = next(iter(lacking.values()))[0]
         setting = ", ".join(f'"{name}": "..."' for name in lacking)
-        do = f'add "env": {{{setting}}} to the entry {first.server.name} in {first.file.path}'
+        entries = dict.fromkeys(
+            f"the entry {each.server.name} in {each.file.path}" for without in lacking.values() for each in without
+        )
+        do = f'add "env": {{{setting}}} to {_list(entries)}'
         yield warning("client", Code.VARIABLE_NOT_IN_CLIENT, f"{what} have {_it(lacking)}", do, server.name)
 
 

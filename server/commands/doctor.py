@@ -194,16 +194,19 @@ def embed_listed(config: Config, *, may_ask: bool = True) -> None:
     the user is asked first where this downloads an encoder, if `may_ask`."""
     if not _agrees_to_downloads(config, may_ask and sys.stdin.isatty()):
         return
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    text, count = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[count]}")
+    columns = (text, BarColumn(), count, TimeElapsedColumn())
     is_hidden = not sys.stderr.isatty()
+
+    def on_embedded(done: int, total: int) -> None:
+        progress.update(task, completed=done, total=total, count=f"{done} of {output.plural(total, 'tool')}")
+
     with (
         mute_logging(),
         Progress(*columns, console=output.console(error=True), transient=True, disable=is_hidden) as progress,
     ):
-        task = progress.add_task("preparing the search by meaning", total=None)
-        problem = probing.prepare_meaning(
-            config, lambda done, total: progress.update(task, completed=done, total=total)
-        )
+        task = progress.add_task("reading the tools, so that they are found by what they do", total=None, count="")
+        problem = probing.prepare_meaning(config, on_embedded)
     if problem:
         output.warn(
             f"the search by meaning is not prepared yet ({problem}); a proxy tries it again, and ranks by words"
@@ -283,7 +286,7 @@ def show_diagnosis(diagnosis: Diagnosis, path: Path | None = None, *, is_whole: 
         if found:
             output.say(f"\n{output.plural(len(found), noun)}{explain}:", _STYLES[severity])
             explain = ""
-            for alike in _group(found) if briefly else ([each] for each in found):
+            for alike in _group(found):
                 _show_findings(alike, path if briefly else None)
     if briefly:
         return

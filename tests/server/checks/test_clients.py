@@ -57,7 +57,8 @@ def test_a_variable_that_only_this_shell_has_is_told_with_the_client_that_lacks_
     (found,) = told(tmp_path, config)
     assert (found.severity, found.code, found.server) == ("warning", Code.VARIABLE_NOT_IN_CLIENT, "github")
     assert found.what == ("github: GITHUB_TOKEN is set in this shell, but Claude Desktop and Cursor may not have it")
-    assert found.do == f'add "env": {{"GITHUB_TOKEN": "..."}} to the entry foretool in {tmp_path / DESKTOP}'
+    places = f"the entry foretool in {tmp_path / DESKTOP} and the entry foretool in {tmp_path / CURSOR}"
+    assert found.do == f'add "env": {{"GITHUB_TOKEN": "..."}} to {places}'
     assert SHELL["GITHUB_TOKEN"] not in repr(found)
 
 

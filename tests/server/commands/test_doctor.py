@@ -50,6 +50,23 @@ def test_one_server_is_checked_alone(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert said in capsys.readouterr().err
 
 
+def test_one_server_is_not_well_where_nothing_can_be_kept_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path, {"one": echo(), "bad": {"command": "no-such-program"}})
+    (tmp_path / "foretool.sqlite3").write_text("no database " * 100)
+    assert run(["doctor", "one", "--config", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert "[FT501]" in out and "\n1 problem, 0 warnings." in out and "bad" not in out
+
+
+def test_what_has_the_same_cure_is_said_with_it_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path, {name: echo("--silent", "--listed", name) for name in ("one", "two")})
+    assert run(["doctor", "--timeout", "0.5", "--config", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert "one: no answer" in out and "two: no answer" in out and out.count("-> give it more time") == 1
+
+
 @pytest.mark.parametrize("seconds", ["0", "-1", "soon"])
 def test_a_timeout_that_is_none_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", "--timeout", seconds]) == 2
