@@ -1,4 +1,5 @@
-"""A tool as one short call: its name, and the arguments that it requires with their types.
+"""A tool as one short call: its name, and the arguments that it requires with their types, or if it requires none, the
+first optional ones: `browser__find(text?: string, regex?: string)`.
 
 Lists, answers and hooks name hidden tools this way, so that a model can call them through a bridge without a discovery.
 A server wrote the names of the arguments, and the line stands in a text of ours. So only plain identifiers and the
@@ -22,11 +23,15 @@ from foretool.storage.records import Tool
 
 _MOST_ARGUMENTS: Final = 8
 """Required arguments that are shown; a tool with more has to be asked for by name."""
+_MOST_OPTIONAL: Final = 2
+"""Optional arguments that are shown of a tool that requires none, else its call would look complete. Lists and hints
+have room for the first one."""
 _MOST_MEMBERS: Final = 4
 """Members of an array's objects that are shown: without them a model can only guess what the array holds."""
 _MOST_NAME: Final = 40
 """Characters of an argument's name."""
-_CUT: Final = "…"
+CUT: Final = "…"
+"""Ends a call that takes more than it shows."""
 MARK: Final = "__"
 """Ends the prefix of a name, as `names.SEPARATOR`, whose module takes longer to import than a prompt hook may."""
 _MEANING: Final = "a__{b, c} means a__b and a__c"
@@ -60,9 +65,10 @@ _plain = re.compile(rf"[A-Za-z_$@][\w$.-]{{0,{_MOST_NAME - 1}}}", re.ASCII)
 _name = re.compile(r"[\w.-]+", re.ASCII)
 
 
-def signature(tool: Tool) -> str:
-    """Return a call of a tool: `files__read(path: string, lines: integer)`; "" for a name that is not plain."""
-    return f"{tool.id}({_arguments(tool.definition)})" if _name.fullmatch(tool.id) else ""
+def signature(tool: Tool, *, marks_optional: bool = False) -> str:
+    """Return a call of a tool: `files__read(path: string, lines: integer)`; "" for a name that is not plain.
+    `marks_optional`: end it in `…` wherever the tool takes more, for which lists and hints have no room."""
+    return f"{tool.id}({_arguments(tool.definition, marks_optional)})" if _name.fullmatch(tool.id) else ""
 
 
 def bridged(call: str, bridge: str) -> str:
@@ -111,19 +117,27 @@ def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4096)
-def _arguments(definition: bytes) -> str:
+def _arguments(definition: bytes, marks_optional: bool) -> str:
     try:
         schema = _called.decode(definition).inputSchema or _Arguments()
         required = schema.required if isinstance(schema.required, list) else []
-        names = _shown(required)
         written = schema.properties or {}
-        properties = {name: _any.decode(written[name]) for name in names if name in written}
+        names, first = _shown(required), _shown([*written])[:_MOST_OPTIONAL]
+        known = {*written}
+        properties = {name: _any.decode(written[name]) for name in (*names, *first) if name in written}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         whole = _schema(definition)
         required, properties = _required(whole), _properties(whole)
-        names = _shown(required)
-    shown = [f"{name}: {_type(properties.get(name))}" for name in names if not _has_default(properties.get(name))]
-    return ", ".join([*shown, _CUT] if len(names) < len(required) else shown)
+        names, first = _shown(required), _shown([*properties])[:_MOST_OPTIONAL]
+        known = {*properties}
+    needed = [name for name in names if not _has_default(properties.get(name))]
+    shown = [f"{name}: {_type(properties.get(name))}" for name in needed]
+    has_more = len(names) < len(required) or (marks_optional and not known <= {*needed})
+    if not needed and len(names) == len(required):
+        first = first if marks_optional else first[:1]
+        shown = [f"{name}?: {_type(properties.get(name))}" for name in first]
+        has_more = len(first) < len(known)
+    return ", ".join([*shown, CUT] if has_more else shown)
 
 
 def _shown(required: Sequence[Any]) -> list[str]:

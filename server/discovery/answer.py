@@ -21,7 +21,7 @@ from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.names import CALL, CALL_WRITE
 from foretool.server.catalog.search import Search
-from foretool.server.catalog.signatures import name_calls, signature, split_call
+from foretool.server.catalog.signatures import CUT, name_calls, signature, split_call
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.settings import Risk
 from foretool.server.discovery.answer_shape import LEAST, SHARE, enough, shape
@@ -239,12 +239,14 @@ def answer(
         ending["absent"] = describe_absent(missing)
     down = tuple(each.name for each in missing if each.state != "starting")
     has_names = len(cards) > chosen.lined and not is_paragraph
+    called = [*(cards if is_paragraph else cards[: chosen.lined]), *nearest]
+    has_more = any(CUT in card.get("call", "") for card in called)
     if said := [say_shared(name, tools) for name, tools in shared_names.items()] or _tell_apart(chosen.twins, catalog):
         ending["twins"] = ". ".join([*said, "Take the one that the task means."])
     missed = _say_unknown(unknown, catalog, reach)
     ending["advice"] = _advice(
         level, missed, lacks, len(catalog), calling,
-        has_matches=bool(cards), has_names=has_names, is_lookup=is_lookup,
+        has_matches=bool(cards), has_names=has_names, has_more=has_more, is_lookup=is_lookup,
     )  # fmt: skip
     structured: dict[str, Any] = {"confidence": level, "matches": cards}
     if lacks.meaning_in:
@@ -503,7 +505,7 @@ def _card(tool: Tool, ranked: Ranked, chosen: _Chosen, *, listed: bool, down: bo
     said = f"as {like}" if like else describe(tool.definition, 0 if ready else CLAUSE)
     card: dict[str, Any] = {"name": tool.id, "description": said, "why": "; ".join(ranked.reasons)}
     if not ready:
-        card["call"] = signature(tool) or tool.id
+        card["call"] = signature(tool, marks_optional=True) or tool.id
     if listed:
         card["listed"] = True
     if down:
@@ -544,7 +546,11 @@ def _nearest(ranking: Ranking, catalog: Catalog, visible: Visible, reach: Reach)
     known = [tool for each in ranking.ranked[:_NEAREST] if (tool := catalog.get(each.tool)) is not None]
     cards: list[dict[str, Any]] = []
     for tool in known:
-        card = {"name": tool.id, "call": signature(tool) or tool.id, "description": describe(tool.definition, CLAUSE)}
+        card = {
+            "name": tool.id,
+            "call": signature(tool, marks_optional=True) or tool.id,
+            "description": describe(tool.definition, CLAUSE),
+        }
         cards.append({**card, "why": "", "listed": True} if visible(tool.id) else {**card, "why": ""})
     return cards
 
@@ -562,9 +568,10 @@ def _say_unknown(names: Sequence[str], catalog: Catalog, reach: Reach) -> str:
 
 
 def _advice(level: Level, unknown: str, lacks: Lacks, tools: int, calling: str, *, has_matches: bool, has_names: bool,
-            is_lookup: bool) -> str:  # fmt: skip
+            has_more: bool, is_lookup: bool) -> str:  # fmt: skip
     """`unknown`: what is said of names that mean no tool; `calling`: how the matches are called, or the nearest tools
-    where there are none."""
+    where there are none; `has_names`: some stand there
+    without any argument, `has_more`: without some."""
     said = [unknown] if unknown else []
     if is_lookup and unknown:
         said.append("To find the tool for a task, describe the task.")
@@ -572,8 +579,9 @@ def _advice(level: Level, unknown: str, lacks: Lacks, tools: int, calling: str, 
         said.append(_NONE_OF_THE_NEAREST if calling else _NONE)
     if calling:
         said.append(calling)
-    if has_names:
-        said.append('For the arguments of a further match: discover_tools(names=["its name"]).')
+    unsaid = [*([f'behind "{CUT}"'] if has_more else []), *(["of a further match"] if has_names else [])]
+    if unsaid:
+        said.append(f'For the arguments {" or ".join(unsaid)}: discover_tools(names=["its name"]).')
     if lacks.unsearched:  # thousands of tools came at once and are still being indexed
         said.append(
             f"{lacks.unsearched} of {tools} tools are not searched yet: if none of these fits, ask again in a few"

@@ -114,7 +114,7 @@ class Schemas:
         if self.left >= _LEAST or whole:
             self._fit(card, tool, whole=whole)
         if "inputSchema" not in card:
-            card["call"] = signature(tool) or tool.id
+            card["call"] = signature(tool, marks_optional=True) or tool.id
             card["trimmed"] = f'its schema is left out; discover_tools(names=["{tool.id}"]) shows it'
 
     def _fit(self, card: dict[str, Any], tool: Tool, *, whole: bool) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from foretool.server.catalog import signatures
 from foretool.server.catalog.names import SEPARATOR
 from foretool.server.catalog.signatures import MARK, name_calls, signature
 from foretool.storage.records import Tool, ToolId
@@ -28,11 +27,28 @@ def known(schema: Any, name: str = "s__x") -> Tool:
         ({"q": {"type": ["string", "null"]}}, ["q"], "s__x(q: string or null)"),
         ({"kind": {"enum": ["a", "b"]}}, ["kind"], "s__x(kind: string)"),
         ({"any": True}, ["any", "gone"], "s__x(any: any, gone: any)"),
+        ({"q": {"type": "string"}, "n": {"type": "integer"}}, [], "s__x(q?: string, …)"),
+        ({"q": {}, "n": {"default": 1}, "z": {}}, ["n"], "s__x(q?: any, …)"),
+        ({"hidden from all": {}}, [], "s__x(…)"),
         ({}, [f"a{n}" for n in range(9)], "s__x(" + ", ".join(f"a{n}: any" for n in range(8)) + ", …)"),
     ],
 )
 def test_a_call_is_shown_with_what_it_requires(properties: Any, required: Any, expected: str) -> None:
     assert signature(known({"type": "object", "properties": properties, "required": required})) == expected
+
+
+@pytest.mark.parametrize(
+    ("required", "expected"),
+    [
+        (["a"], "s__x(a: string, …)"),
+        (["a", "b"], "s__x(a: string, b: any)"),
+        (["a", "c"], "s__x(a: string, c: any, …)"),
+        ([], "s__x(a?: string, b?: any)"),
+    ],
+)
+def test_an_answer_marks_a_call_that_takes_more_than_it_shows(required: list[str], expected: str) -> None:
+    schema = {"properties": {"a": {"type": "string"}, "b": {}}, "required": required}
+    assert signature(known(schema), marks_optional=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -72,29 +88,32 @@ def test_the_mark_of_a_signature_ends_the_prefix_of_a_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "schema",
+    ("schema", "expected"),
     [
-        '{"required":["a"],"properties":{"a":{"type":"string","description":"\\ud83d"}}}',  # half a character
-        '{"required":["a","\\ud83d"],"properties":{"a":{"type":"string"}}}',
-        '{"required":["a"],"properties":{"a":{"type":"integer"},"a":{"type":"string"}}}',
-        '{"required":["a"],"properties":{"a":{"type":"integer"}},"properties":{"a":{"type":"string"}}}',
-        '{"required":["a"],"properties":{"a":"string"}}',
-        '{"required":["a"],"properties":["a"]}',
-        '{"required":["a"],"properties":null}',
-        '{"required":"a","properties":{"a":{"type":"string"}}}',
-        '{"required":{"a":1},"properties":{"a":{"type":"string"}}}',
-        '{"required":[1,null,["a"],"a","a"],"properties":{"a":{"type":["string","null"]},"1":{"type":"number"}}}',
-        '{"required":["big"],"properties":{"big":{"type":"number","maximum":1e999,"minimum":123456789012345678901}}}',
-        "true", "null", "[]", '"x"', "{}",
+        # half a character
+        ('{"required":["a"],"properties":{"a":{"type":"string","description":"\\ud83d"}}}', "a: string"),
+        ('{"required":["a","\\ud83d"],"properties":{"a":{"type":"string"}}}', "a: string, …"),
+        ('{"required":["a"],"properties":{"a":{"type":"integer"},"a":{"type":"string"}}}', "a: string"),
+        ('{"required":["a"],"properties":{"a":{"type":"integer"}},"properties":{"a":{"type":"string"}}}', "a: string"),
+        ('{"required":["a"],"properties":{"a":"string"}}', "a: any"),
+        ('{"required":["a"],"properties":["a"]}', "a: any"),
+        ('{"required":["a"],"properties":null}', "a: any"),
+        ('{"required":"a","properties":{"a":{"type":"string"}}}', "a?: string"),
+        ('{"required":{"a":1},"properties":{"a":{"type":"string"}}}', "a?: string"),
+        ('{"properties":{"a":{"type":"string","description":"\\ud83d"},"\\ud83d":{}}}', "a?: string, …"),
+        (
+            '{"required":[1,null,["a"],"a","a"],"properties":{"a":{"type":["string","null"]},"1":{"type":"number"}}}',
+            "None: any, a: string or null, …",
+        ),
+        (
+            '{"required":["big"],"properties":{"big":{"type":"number","maximum":1e999,"minimum":123456789012345678901}}}',
+            "big: number",
+        ),
+        ("true", ""), ("null", ""), ("[]", ""), ('"x"', ""), ("{}", ""),
     ],
 )  # fmt: skip
-def test_of_a_schema_that_is_read_in_parts_the_same_is_shown_as_of_the_whole(schema: str) -> None:
+def test_of_a_schema_that_is_read_in_parts_the_same_is_shown_as_of_the_whole(schema: str, expected: str) -> None:
     definition = f'{{"name":"x","inputSchema":{schema}}}'.encode()
-    whole = signatures._schema(definition)
-    required, properties = signatures._required(whole), signatures._properties(whole)
-    names = signatures._shown(required)
-    shown = [f"{name}: {signatures._type(properties.get(name))}" for name in names]
-    expected = ", ".join([*shown, "…"] if len(shown) < len(required) else shown)
     assert signature(Tool(ToolId("s__x"), "s", "x", definition, "")) == f"s__x({expected})"
 
 

@@ -92,7 +92,8 @@ def test_a_paragraph_gets_more_tools_for_each_clause_all_with_what_a_call_needs(
     names = [match["name"] for match in answer.structured["matches"]]
     assert len(names) == LEAST + 2 * 2 and list(answer.callable) == names
     (further,) = [line for line in answer.text.splitlines() if line.startswith("further matches")]
-    assert further.count("(y: any)") == len(names) - 6 and "discover_tools(names" not in answer.text
+    assert further.count("(y: any, …)") == len(names) - 6
+    assert 'For the arguments behind "…": discover_tools(names=["its name"]).' in answer.text
     assert len(asked(made, task=clause, sure="high", enough=3).structured["matches"]) == LEAST
 
 
@@ -123,10 +124,10 @@ def test_a_giant_schema_is_trimmed_and_says_how_to_get_the_whole() -> None:
 @requirement("discovery:budget")
 def test_schemas_are_given_while_the_budget_lasts_and_lines_after_that() -> None:
     made = catalog(*(wide(f"plot_{n}", 4) for n in range(12)))
-    answer = asked(made, task="plot a chart", sure="high", budget=400)
+    answer = asked(made, task="plot a chart", sure="high", budget=450)
     with_schema = ["inputSchema" in match for match in answer.structured["matches"]]
     assert with_schema == [True, True, False, False, False]
-    assert answer.tokens <= 400
+    assert answer.tokens <= 450
 
 
 @requirement("discovery:sized")
@@ -136,9 +137,9 @@ def test_a_sure_answer_has_three_ready_tools_and_names_the_next_with_what_a_call
     matches = answer.structured["matches"]
     assert ["inputSchema" in match for match in matches] == [True] * 3 + [False] * 2
     assert [match.get("call") for match in matches[:3]] == [None] * 3
-    assert matches[3]["call"] == f"{matches[3]['name']}(y: any)"
+    assert matches[3]["call"] == f"{matches[3]['name']}(y: any, …)"
     assert "servers" not in answer.structured
-    assert f"4. {matches[3]['name']}(y: any) [call_tool_write]: Plots a chart" in answer.text
+    assert f"4. {matches[3]['name']}(y: any, …) [call_tool_write]: Plots a chart" in answer.text
 
 
 @requirement("discovery:sized")
@@ -153,8 +154,8 @@ def test_matches_behind_the_sixth_are_named_and_say_how_they_are_called() -> Non
     assert list(answer.callable) == names[:6]
     further = [line for line in answer.text.splitlines() if line.startswith("further matches")]
     assert {name for line in further for name in line.split(": ", 1)[1].split(", ")} == set(names[6:])
-    assert "For the arguments of a further match: discover_tools(names=" in answer.text
-    assert answer.structured["matches"][11]["call"] == f"{names[11]}(y: any)", "a program is told all the same"
+    assert 'For the arguments behind "…" or of a further match: discover_tools(names=' in answer.text
+    assert answer.structured["matches"][11]["call"] == f"{names[11]}(y: any, …)", "a program is told all the same"
 
 
 @requirement("discovery:sized")
@@ -192,9 +193,9 @@ def test_where_nothing_fits_the_three_nearest_tools_have_a_line_each_and_are_no_
         "else say the task in other words, or tell the user that no tool does it. To call one, use its [tool]: "
         "call_tool_write(name, arguments).",
         "nearest tools:",
-        "- calc__chart_0() [call_tool_write]: Plots a chart",
-        "- calc__chart_1() [call_tool_write]: Plots a chart",
-        "- calc__chart_2() [call_tool_write]: Plots a chart",
+        "- calc__chart_0(n?: integer) [call_tool_write]: Plots a chart",
+        "- calc__chart_1(n?: integer) [call_tool_write]: Plots a chart",
+        "- calc__chart_2(n?: integer) [call_tool_write]: Plots a chart",
         "servers:",
         "- calc: 5 tools: chart_0, chart_1, chart_2, chart_3, chart_4",
     ]

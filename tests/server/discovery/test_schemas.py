@@ -63,7 +63,7 @@ def test_nothing_is_added_beyond_the_budget_but_what_was_asked_for() -> None:
     schemas, card = Schemas(5, 300), {}
     schemas.add(card, wide)
     said = 'its schema is left out; discover_tools(names=["wide"]) shows it'
-    assert card == {"call": "wide()", "trimmed": said}
+    assert card == {"call": "wide(p0?: string, p1?: string, …)", "trimmed": said}
     schemas.add(card, wide, whole=True)
     assert len(decode_value(card["inputSchema"])["properties"]) == 40
     assert schemas.left < 0

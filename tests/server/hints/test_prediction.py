@@ -107,7 +107,7 @@ async def test_the_bridge_names_the_likely_hidden_tool_in_a_last_block() -> None
         await learned(stage)
         answer = await stage.client.call_tool("call_tool_write", {"name": OPEN, "arguments": {}})
         assert [each["text"] for each in answer["content"]][1:] == [
-            f"Likely next; needs no search. call_tool_write: {READ}(path: string) 80%, {SHUT}() 20%"
+            f"Likely next; needs no search. call_tool_write: {READ}(path: string) 80%, {SHUT}(path?: string) 20%"
         ]
         await stage.client.call_tool("call_tool_write", {"name": READ, "arguments": {"path": "x"}})
         (opened,) = stage.misses()
@@ -448,7 +448,9 @@ async def test_discover_tools_ends_with_the_hint() -> None:
         await learned(stage)
         asked = {"name": "discover_tools", "arguments": {"names": [SHUT]}}
         answer = await stage.client.ask("tools/call", asked)
-        assert answer["content"][-1]["text"].startswith(f"Likely next; needs no search. call_tool_write: {OPEN}() 99%")
+        assert answer["content"][-1]["text"].startswith(
+            f"Likely next; needs no search. call_tool_write: {OPEN}(path?: string) 99%"
+        )
 
 
 @requirement("learn:hint")
