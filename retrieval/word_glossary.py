@@ -131,13 +131,18 @@ class WordGlossary:
             return found
         if (found := self._written.get(word)) is not None:
             return found
-        if (found := self._stems.get(self.stem(word))) is not None:
+        if (found := self._find_stem(word)) is not None:
             return found
         if not self._joints:
             return None
         if word.startswith(_BEFORE_PARTICIPLE) and (found := self._stems.get(self.stem(word[2:]))) is not None:
             return found
         return self._find_compound(word)
+
+    def _find_stem(self, word: str) -> str | None:
+        """Return the English of a form of a known word. A German order has no ending ("benenn"), and may look as if it
+        had one."""
+        return self._stems.get(self.stem(word)) or self._stems.get(word)
 
     def _find_compound(self, word: str) -> str | None:
         """Return the English of a compound of known words, the longest last one first."""
@@ -188,7 +193,7 @@ class WordGlossary:
                 continue
             for before in range(at - 1, max(at - _FARTHEST, 0) - 1, -1):
                 joined = f"{word}{folded[before]}"
-                english = self._written.get(joined) or self._stems.get(self.stem(joined))
+                english = self._written.get(joined) or self._find_stem(joined)
                 if english and before not in verbs and folded[before] not in self._last:
                     verbs[before] = english
                     parts.add(at)

@@ -37,6 +37,8 @@ OTHERS = (*SPACED, "ja", "ko")
     [
         ("welche Dateien liegen in diesem Ordner", "which file lie in this folder"),
         ("lade die Datei notes.txt herunter", "download file notes.txt"),
+        ("Benenn das Blatt um", "rename sheet"),
+        ("Schalte auf den Zweig main um", "switch on branch main"),
         ("mach mir einen commit mit message fix login", "create commit with message fix login"),
         ("Wetter in Berlin", "weather in Berlin"),
         ("lösche den Urlaubsordner", "delete holiday folder"),
