@@ -254,9 +254,9 @@ def progress_bar(count: int) -> Iterator[OnProgress]:
             yield on_progress
         except KeyboardInterrupt:
             progress.stop()
-            silent = f"; no answer yet from {', '.join(running)}" if running else ""
-            said = f"{len(ended)} of {output.plural(count, 'server')}"
-            output.warn(f"Stopped: {said} have been tried, and what they list is kept{silent}.")
+            known = f"what is known of {len(ended)} of {output.plural(count, 'server')} is kept" if ended else ""
+            silent = f"no answer yet from {', '.join(running)}" if running else ""
+            output.warn(f"Stopped: {'; '.join(filter(None, (known, silent))) or 'no server was started'}.")
             raise
 
 
@@ -267,7 +267,7 @@ def _say_running(running: Mapping[str, Stage]) -> str:
         ("loading", "downloading {}"),
         ("again", "trying {} once more"),
         ("started", "waiting for {}"),
-        ("silent", "no answer yet from {} (Ctrl-C keeps the others)"),
+        ("silent", "no answer from {}; Ctrl-C stops"),
     ):
         if names := [name for name, now in running.items() if now == stage]:
             said.append(what.format(", ".join(names[:_SHOWN])))

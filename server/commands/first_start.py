@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from foretool.retrieval.tokens import estimate
 from foretool.server.checks.settings import explain_entry
-from foretool.server.commands import output
+from foretool.server.commands import edits, output
 from foretool.server.commands.doctor import embed_listed, progress_bar
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
@@ -50,7 +50,8 @@ def start(path: Path, names: list[str], as_json: bool) -> list[FirstStart]:
     try:
         found = _start(path, names)
     except KeyboardInterrupt:
-        output.warn(f"{', '.join(names)}: in the file. To take it out again: foretool remove {' '.join(names)}")
+        remove = edits.typed(f"remove {' '.join(names)}", path)
+        output.warn(f"{', '.join(names)} stay{'s' * (len(names) == 1)} in the file. To take out again: {remove}")
         raise click.Abort from None
     for each in () if as_json else found:
         _say(each)

@@ -173,7 +173,7 @@ def test_what_servers_have_listed_is_kept_when_the_user_stops_waiting(
     assert [*known(config)] == ["one__echo", "one__weather"]
     if signal_number == signal.SIGINT:
         assert running.returncode == 130
-        assert "1 of 2 servers have been tried, and what they list is kept; no answer yet from dumb." in said
+        assert "Stopped: what is known of 1 of 2 servers is kept; no answer yet from dumb." in said
         assert "foretool doctor" in said
 
 

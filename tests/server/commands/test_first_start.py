@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -27,6 +31,20 @@ def test_each_server_is_started_and_described(tmp_path: Path, capsys: pytest.Cap
     out = capsys.readouterr().out
     assert "echo works: 2 tools," in out and "-> check its url" in out
     assert "no-such-program-at-all is not on PATH [FT201]" in out and "-> install it, or write its full path" in out
+
+
+def test_a_start_that_is_interrupted_says_that_the_server_stays_in_the_file(tmp_path: Path) -> None:
+    path, flag = write_config(tmp_path, {}), tmp_path / "started"
+    waits = [sys.executable, "-c", f"import time; open({str(flag)!r}, 'w'); time.sleep(60)"]
+    command = [sys.executable, "-m", "foretool", "add", "slow", "--config", str(path), "--", *waits]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        end = time.monotonic() + 20
+        while not flag.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=20)
+    assert running.returncode == 130 and "Stopped: no answer yet from slow." in said
+    assert f"slow stays in the file. To take out again: foretool remove slow --config {path}" in said
 
 
 def test_a_config_that_cannot_be_read_is_said(tmp_path: Path) -> None:

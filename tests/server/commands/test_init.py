@@ -225,7 +225,7 @@ def test_one_that_is_interrupted_says_what_it_did_and_how_to_go_back_and_on(home
         running.send_signal(signal.SIGINT)
         out, said = running.communicate(timeout=20)
     assert "Done. The old files are in" in out and running.returncode == 130
-    assert said.startswith("Stopped: 1 of 2 servers have been tried, and what they list is kept")
+    assert said.startswith("Stopped: what is known of 1 of 2 servers is kept; no answer yet from dumb.")
     assert "Your clients' files are changed. To put them back: foretool init --undo." in said
     assert "To start the servers again: foretool doctor" in said
 
