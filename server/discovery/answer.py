@@ -38,7 +38,7 @@ from foretool.server.discovery.match_groups import (
     twin_servers,
 )
 from foretool.server.discovery.schemas import CLAUSE, Schemas, describe
-from foretool.server.discovery.server_map import Away, blame, describe_absent, map_servers, matter
+from foretool.server.discovery.server_map import Away, blame, describe_absent, map_servers, matter, write_map
 from foretool.server.discovery.skill_search import describe_offer, fit_offers
 from foretool.server.methods.skills import SkillOffer
 from foretool.server.protocol import jsonrpc
@@ -662,7 +662,7 @@ class _Text:
         if nearest:
             self._ending += ["nearest tools:", *(f"- {_line(card)}" for card in nearest)]
         if servers := structured.get("servers"):
-            self._ending += ["servers:", *(f"- {name}: {entry}" for name, entry in servers.items())]
+            self._ending += write_map(servers)
         self._ending += filter(None, (structured.get("twins"), ending, advice))
 
     def with_schemas(self, shared: Mapping[str, Any]) -> str:

@@ -20,8 +20,10 @@ from foretool.server.trust.text import one_line
 from foretool.server.upstreams.registry import UpstreamRegistry
 
 _CLAUSES: Final = (90, 60, 40)
-"""Characters of what is said of each server; the longest that lets all servers fit is taken. If none does, the first
-servers have the shortest, and the others are named."""
+"""Characters of what is said of each server; the longest that lets all servers fit is taken. If none does, the last
+servers are named alone, or counted."""
+OTHERS: Final = "others"
+"""Stands in a map for the servers that it has no room for."""
 _REMEMBERED: Final = 2048
 """So many names, and lines with their tokens, need not be worked out again: the next answer has mostly the same."""
 _MOST_ABSENT: Final = 5
@@ -63,70 +65,70 @@ def _needs_sign_in(upstreams: UpstreamRegistry, name: str) -> bool:
 
 
 def map_servers(catalog: Catalog, reach: Reach, first: Iterable[str], tokens: int) -> dict[str, str]:
-    """Return for each server of a profile the number of its tools and a clause about it.
+    """Return for each server of a profile the number of its tools, and what the config says that it is for.
 
-    `first`: the servers that come first, the likeliest ones. Those that do not fit into `tokens` stand under `others`.
+    `first`: the servers that come first, the likeliest ones. The last of those that do not fit into `tokens` stand
+    under `others`.
     """
     counts = {name: count for name, count in catalog.now.count_tools(reach).items() if count}
     names = [name for name in dict.fromkeys([*first, *counts]) if name in counts]
     for most in _CLAUSES:
-        entries = {name: _entry(catalog, reach, name, counts[name], most) for name in names}
-        if sum(map(_cost, entries.items())) <= tokens:
+        entries = {name: _entry(catalog, name, counts[name], most) for name in names}
+        if (spent := sum(map(_cost, entries.items()))) <= tokens:
             return entries
-    return _with_rest(catalog, reach, names, counts, tokens)
+    for name in reversed(names):
+        spent -= _cost((name, entries[name]))
+        entries[name] = _count(counts[name])
+        spent += _cost((name, entries[name]))
+        if spent <= tokens:
+            return entries
+    return _cut(entries, tokens)
 
 
-def _with_rest(
-    catalog: Catalog, reach: Reach, names: Sequence[str], counts: Mapping[str, int], tokens: int
-) -> dict[str, str]:
-    """Return a line for each of the first servers, and the names of the others in one more."""
-    rest = [f"{name} ({counts[name]})" for name in names]
+def write_map(servers: Mapping[str, str]) -> list[str]:
+    """Return the lines of a map: one for each server of which it is said what it is for, and one for all the others."""
+    described = {name: entry for name, entry in servers.items() if ": " in entry}
+    named = [_named(name, entry) for name, entry in servers.items() if name not in described]
+    if not described:
+        return [f"servers (tools): {', '.join(named)}"]
+    lines = [f"- {name}: {entry}" for name, entry in described.items()]
+    return ["servers:", *lines, *([f"- others (tools): {', '.join(named)}"] if named else [])]
+
+
+def _cut(entries: Mapping[str, str], tokens: int) -> dict[str, str]:
+    """Return as many of the first servers as fit, and how many others there are."""
     kept: dict[str, str] = {}
-    for at, name in enumerate(names):
-        entry = _entry(catalog, reach, name, counts[name], _CLAUSES[-1])
-        left = tokens - _cost((name, entry))
-        if left < min(_cost(("others", ", ".join(rest[at + 1 :]))), tokens // 2):
+    tokens -= _cost((OTHERS, "and 999 more servers"))
+    for entry in entries.items():
+        tokens -= _cost(entry)
+        if tokens < 0:
             break
-        kept[name], tokens = entry, left
-    others = rest[len(kept) :]
-    while others and _cost(("others", f"{', '.join(others)}, and 999 more")) > tokens:
-        others = others[: len(others) * 4 // 5]
-    left_out = len(rest) - len(kept) - len(others)
-    if said := ", ".join(filter(None, (*others, f"and {left_out} more servers" if left_out else ""))):
-        kept["others"] = said
-    return kept
+        kept.update([entry])
+    return {**kept, OTHERS: f"and {len(entries) - len(kept)} more servers"}
 
 
-def _entry(catalog: Catalog, reach: Reach, name: str, count: int, most: int) -> str:
-    said = f"{count} tool{'s' if count != 1 else ''}"
-    return f"{said}: {clause}" if (clause := _clause(catalog, reach, name, most)) else said
-
-
-def _clause(catalog: Catalog, reach: Reach, name: str, most: int) -> str:
-    """Say what a server is for: as the user describes it in the config, else by the names of its first tools. The first
-    words that it says of itself are often advice or advertising, and say less."""
+def _entry(catalog: Catalog, name: str, count: int, most: int) -> str:
+    """Say how many tools a server has, and what it is for, as the user describes it in the config. The first words that
+    it says of itself are often advice or advertising, and the names of a few tools say little of the others."""
     from foretool.retrieval.document import first_sentence
 
     described = catalog.server_text(name)
-    if described != catalog.instructions(name) and (text := one_line(first_sentence(described, most))):
-        return text
-    tools = (_plain(tool.name) for tool in catalog.of(name) if reach.finds(tool))
-    said = ""
-    for at, tool in enumerate(tools):
-        longer = f"{said}, {tool}" if said else tool
-        if len(longer) > most:
-            return f"{said}, …" if at else first_sentence(tool, most)
-        said = longer
-    return said
+    clause = one_line(first_sentence(described, most)) if described != catalog.instructions(name) else ""
+    return f"{_count(count)}: {clause}" if clause else _count(count)
 
 
-_plain = lru_cache(_REMEMBERED)(one_line)
-"""The name of a tool as it may stand in an answer."""
+def _count(tools: int) -> str:
+    return f"{tools} tool{'s' if tools != 1 else ''}"
+
+
+def _named(name: str, entry: str) -> str:
+    return f"{name} ({entry.split()[0]})" if name != OTHERS else entry
 
 
 @lru_cache(_REMEMBERED)
 def _cost(entry: tuple[str, str]) -> int:
-    return estimate(f"- {entry[0]}: {entry[1]}") + 1
+    is_described = ": " in entry[1]
+    return estimate(f"- {entry[0]}: {entry[1]}") + 1 if is_described else estimate(f"{_named(*entry)}, ")
 
 
 def matter(

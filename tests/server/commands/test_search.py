@@ -133,7 +133,7 @@ def test_a_skill_of_the_user_that_fits_stands_beside_the_tools(
 def test_nothing_that_fits_is_said_with_the_servers_there_are(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["search", "zzyzx", "--config", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "No tool is likely to fit" in out and "sky: 2 tools" in out
+    assert "No tool is likely to fit" in out and "sky (2)" in out
 
 
 def test_an_empty_catalogue_is_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -224,5 +224,5 @@ async def test_a_low_self_rating_widens_the_answer_and_says_what_else_there_is()
         wide = await stage.client.discover("the common thing", sufficiency=0.2)
         (recorded,) = stage.store.discoveries.recent(1)
     assert (len(usual["matches"]), len(wide["matches"])) == (0, 25)  # words that all tools share tell nothing
-    assert wide["servers"]["many"].startswith("40 tools: t0, t1, t2, ")
+    assert wide["servers"] == {"many": "40 tools"}
     assert (recorded.sufficiency, recorded.tokens <= 1500) == (0.2, True)
