@@ -124,8 +124,7 @@ def command(
     if not as_json:
         _show_planned(files, planned, problems)
         _show_differences(planned if with_lines else (), secrets)
-        if not agreed or no_start:
-            _say_unready(planned, own_path, merged)
+        _say_unready(planned, own_path, merged)
         if planned and dry_run:
             _say_dry(with_lines=with_lines)
     if not planned or dry_run:

@@ -173,7 +173,7 @@ def test_a_dry_run_says_what_cannot_start_and_how_to_go_on_with_the_same_options
     assert "To change the files: foretool init --no-hook --profiles; each line that changes: foretool init" in out
 
 
-@pytest.mark.parametrize("words", [["--dry-run"], ["--yes", "--no-start"]])
+@pytest.mark.parametrize("words", [["--dry-run"], ["--yes", "--no-start"], ["--yes"]])
 def test_a_value_that_the_client_asks_for_or_keeps_is_said_to_be_lacking_in_foretool_alone(
     words: list[str], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,7 +184,7 @@ def test_a_value_that_the_client_asks_for_or_keeps_is_said_to_be_lacking_in_fore
     (home / ".copilot").mkdir()
     kept = {"command": "env", "env": {"TOKEN": "${{ secrets.SKY_TOKEN }}"}}
     (home / ".copilot/mcp-config.json").write_text(json.dumps({"mcpServers": {"sky": kept}}))
-    assert run(["init", *words]) == 0
+    assert run(["init", *words]) == (2 if words == ["--yes"] else 0)
     out = capsys.readouterr().out
     assert "2 servers will not start with foretool yet" in out
     for name, has, key in (
