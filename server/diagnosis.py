@@ -63,7 +63,7 @@ class UpstreamCheck:
     """Name and version that it states."""
     tools: int = 0
     tokens: int = 0
-    """Estimated tokens of all its tools."""
+    """Of the definitions of all its tools."""
     dropped: tuple[str, ...] = ()
     """Tools that cannot be used, each with the reason."""
     ready_ms: float = 0.0

@@ -25,7 +25,7 @@ from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config
 from foretool.server.diagnosis import Diagnosis, Finding, TokenSummary, UpstreamCheck
 from foretool.server.inspection import inspect, report
-from foretool.server.probing import OnProgress, Probe, ignore, is_foretool, probe_servers
+from foretool.server.probing import OnProgress, Probe, count_tokens, ignore, is_foretool, probe_servers
 from foretool.server.recording.notes import find_failing_jobs
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import examine_store, open_existing_store, open_store, store_exists
@@ -54,6 +54,8 @@ def diagnose(
     storage = list(check_storage(config.storage))
     is_usable = all(each.severity != "error" for each in storage)
     probes = probe_servers(config, servers, timeout_s, on_progress, keeps=is_usable)
+    if is_usable and any(probe.definitions for probe in probes):
+        count_tokens(config)
     if is_new and is_usable:
         storage = list(check_storage(config.storage))  # it has what the servers listed
     catalog = Catalog(list(config.servers.values()), _given_names(config), prefixes=config.prefixes)
@@ -137,7 +139,7 @@ def _describe_upstream(probe: Probe, catalog: Catalog) -> UpstreamCheck:
 
 
 def _known_counts(config: Config) -> dict[str, int]:
-    """Return the tokens of definitions that a proxy has counted, by schema hash: all say the same of a tool then."""
+    """Return the tokens of definitions that are counted, by schema hash; a proxy says the same of them."""
     with suppress(StorageError), open_existing_store(config.storage) as store:
         tools = App(config, store).catalog.tools()
         return {tool.schema_hash: tool.tokens for tool in tools if tool.tokens is not None}

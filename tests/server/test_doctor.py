@@ -12,6 +12,7 @@ from command_fakes import echo, write_config
 from requirements import requirement
 
 from foretool.server import doctor
+from foretool.server.app import App
 from foretool.server.config import loader as configs
 from foretool.server.diagnosis import Diagnosis, Finding
 from foretool.storage.opening import open_store
@@ -38,6 +39,16 @@ def test_a_sound_upstream_is_started_greeted_and_listed(tmp_path: Path) -> None:
     assert (one.server, one.version, one.error, one.dropped) == ("echo 1.2", "2025-11-25", "", ())
     assert 0 < one.ready_ms <= one.listed_ms and one.tokens > 0
     assert found.is_well
+
+
+def test_tokens_are_counted_and_the_same_the_next_time(tmp_path: Path) -> None:
+    servers = {"one": echo("--tools", "40")}
+    first = diagnosis(tmp_path, servers).upstreams[0].tokens
+    with open_store(tmp_path / "foretool.sqlite3") as store:
+        app = App(configs.load(tmp_path / "mcp.json"), store)
+        counted = [tool.tokens for tool in app.catalog.tools()]
+    assert None not in counted and sum(filter(None, counted)) == first
+    assert diagnosis(tmp_path, servers).upstreams[0].tokens == first
 
 
 def test_a_program_that_is_not_there_is_told_once_with_how_to_get_it(tmp_path: Path) -> None:
