@@ -86,7 +86,7 @@ class Search(Struct, eq=False):
     """The list that the client had."""
     tokens: int
     served: bool = False
-    """A tool that it showed was called."""
+    """A tool that it showed was called, or its session did nothing else."""
 
 
 class Called(Struct, eq=False):
@@ -261,7 +261,7 @@ class Conversation:
         """Do the task."""
         way, first = self._draw.random(), next(iter(task.needs))
         if way < 0.08:  # only looks
-            await self._search(task.query, first)
+            (await self._search(task.query, first)).served = True
             return
         if way < 0.16:  # gives up
             await self._search(task.vague, first)
@@ -288,7 +288,7 @@ class Conversation:
     def _knows(self, name: str) -> bool:
         return name in self._client.listed or name in self._shown or name in self._told
 
-    async def _search(self, words: str, wanted: str) -> None:
+    async def _search(self, words: str, wanted: str) -> Search:
         await self._think()
         listed = frozenset(self._client.listed)
         result = await self._client.call("discover_tools", self._with_handle({"task": words}))
@@ -310,6 +310,7 @@ class Conversation:
             known = self._shown.get(name)
             if known is None or known.wanted != name or name == wanted or known not in self._pursuit.searches:
                 self._shown[name] = search
+        return search
 
     async def _call(self, name: str) -> None:
         await self._think()
