@@ -28,8 +28,8 @@ the client searched again), a discovery without a match, a name that no upstream
 that did what the tool does (`shell`)."""
 
 Cause = Literal[
-    "rank", "budget", "stale", "gate", "policy", "offline", "preparing", "denied", "failing", "app", "bypass", "unused",
-    "unknown",
+    "rank", "budget", "stale", "gate", "policy", "offline", "preparing", "denied", "gone", "failing", "app", "bypass",
+    "unused", "unknown",
 ]  # fmt: skip
 Approval = Literal["approved", "held", "blocked"]
 """`held`: waits for the user's decision; `blocked`: the user has refused it. Only what is approved is served."""
@@ -454,6 +454,8 @@ class KeptCall(Struct, frozen=True):
     """The `Call` to record once it is over, as JSON."""
 
 
+Recovered = Literal["called", "discovered", "suggested", "shell", "no"]
+"""What came of a miss; `foretool misses` says each in words."""
 MissKind = Literal["tool", "search", "name"]
 """What was missed: a tool that the client did not see or went round, what a search was for after which no tool was
 called, or a name that no server has."""
@@ -488,7 +490,7 @@ class Miss(Struct, frozen=True):
     discovery: int
     change: str
     """The cheapest change that would have exposed the tool, in words."""
-    recovered: Literal["called", "discovered", "suggested", "shell", "no"]
+    recovered: Recovered
     turns: int
     """Extra turns that the miss cost."""
     tokens: int

@@ -390,6 +390,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "miss:search": Promise(
         "README: the misses", "a search that did not show what was called next is a miss with its words and rank"
     ),
+    "miss:one-wish": Promise(
+        "README: the misses", "a search whose tool was called is not a second miss, however the call ended"
+    ),
     "miss:cost-once": Promise("README: the misses", "a search is paid for once and shared by the misses it led to"),
     "miss:cost-of-vain-searches": Promise(
         "README: the misses", "searches in vain are misses, and their cost is that of the tool found in the end"

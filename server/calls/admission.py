@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from foretool.server.calls.confirmation import Confirmation
-from foretool.server.calls.tool_call import Refusal, ToolCall, describe_refused
+from foretool.server.calls.tool_call import Refusal, ToolCall, describe_refused, refuse
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exchange import Exchange
 from foretool.server.recording.recorder import Recorder
@@ -45,7 +47,7 @@ class Admission:
         """Record the user's answer. Return why the call ends, None if it goes on: the tool may have changed while the
         question stood, and so may the rules."""
         if not agreed:
-            return self._refuse(call, tool, Refuse(asked.verdict, "the user did not agree"))
+            return self.give_up(call, tool, f"{tool.id} was not run: the user did not agree")
         call.exchange.own_session.agree(tool)
         call.confirmed = tool
         return None
@@ -60,11 +62,14 @@ class Admission:
             return Refuse(decision.verdict, why_held(tool.upstream), change, hides=True)
         return decision
 
-    def _refuse(self, call: ToolCall, tool: Tool, refused: Refuse) -> Refusal:
+    def give_up(self, call: ToolCall, tool: Tool, text: str) -> Refusal:
+        """Return why a call ends that no rule refuses."""
         exchange, at = call.exchange, self._recorder.now()
-        denied = exchange.own_session.denied
-        misses = denied(tool, call.via, refused.change, at, exchange.chat) if refused.change else []
-        return Refusal(
-            f"{tool.id} was not run: {refused.reason}", tuple(misses),
-            describe_refused(call, tool.id, tool.upstream, at, self._recorder), is_unknown=refused.hides,
-        )  # fmt: skip
+        missed = exchange.own_session.call_in_vain(tool, call.via, at, exchange.chat)
+        return Refusal(text, missed, describe_refused(call, tool.id, tool.upstream, at, self._recorder))
+
+    def _refuse(self, call: ToolCall, tool: Tool, refused: Refuse) -> Refusal:
+        text = f"{tool.id} was not run: {refused.reason}"
+        if not refused.change:
+            return replace(self.give_up(call, tool, text), is_unknown=refused.hides)
+        return refuse(call, tool.id, tool.upstream, "denied", refused.change, text, self._recorder, refused.hides)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from foretool.server.calls.bridged_calls import BridgedCall
-from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, describe_refused, finder_of
+from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, finder_of, refuse
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import Gone
 from foretool.server.catalog.signatures import all_arguments, bridged, required_arguments, signature
@@ -101,11 +103,9 @@ class ToolLookup:
         exchange = call.exchange
         if exchange.client.transport == "stdio" or self._upstreams.admits(exchange.client.profile, tool.upstream):
             return tool  # whoever starts us chooses the profile, so `Admission` says what it lacks
-        at = self._recorder.now()
         change = f"add {tool.upstream!r} to the servers of profile {exchange.client.profile.name!r}"
-        misses = exchange.own_session.denied(tool, call.via, change, at, exchange.chat)
-        record = describe_refused(call, tool.id, tool.upstream, at, self._recorder)
-        return Refusal(self._unknown_text(exchange, call.name)[0], tuple(misses), record, is_unknown=True)
+        text, _ = self._unknown_text(exchange, call.name)
+        return refuse(call, tool.id, tool.upstream, "denied", change, text, self._recorder, is_unknown=True)
 
     def _unlisted_owner(self, exchange: Exchange, name: str) -> Upstream | None:
         """Return the upstream of the profile whose prefix a name has, if its tools are unknown."""
@@ -150,14 +150,13 @@ class ToolLookup:
 
     def _refuse_gone(self, call: ToolCall, gone: Gone) -> Refusal:
         """Refuse the name of a tool that is excluded or whose server is not in use; no other tool is meant by it."""
-        exchange, name, at = call.exchange, call.name, self._recorder.now()
+        exchange, name = call.exchange, call.name
         if not self._upstreams.admits(exchange.client.profile, gone.upstream):
             return self._refuse_unknown(call)
-        miss = exchange.own_session.gone(name, gone, call.via, at, exchange.chat)
         text = f"tool {name!r} cannot be called: {gone.for_model}; {finder_of(exchange)} finds other tools"
-        return Refusal(
-            text, (miss,), describe_refused(call, ToolId(name), gone.upstream, at, self._recorder), is_unknown=True
-        )
+        return refuse(
+            call, ToolId(name), gone.upstream, gone.cause, gone.change, text, self._recorder, is_unknown=True
+        )  # fmt: skip
 
     def _refuse_unknown(self, call: ToolCall) -> Refusal:
         exchange, name = call.exchange, call.name
@@ -166,15 +165,15 @@ class ToolLookup:
         text, candidates = self._unknown_text(exchange, name)
         miss = exchange.own_session.unknown(name, candidates, self._recorder.now(), exchange.chat)
         is_made_up = not tools_named(name, self._catalog, self._policy.reach(exchange.client.profile))
-        return Refusal(text, (miss,), is_unknown=True, is_made_up=is_made_up)
+        return Refusal(text, miss, is_unknown=True, is_made_up=is_made_up)
 
     def _refuse_unlisted(self, call: ToolCall, owner: Upstream) -> Refusal:
         """Refuse a name whose server could not list its tools, and say why."""
-        exchange, name = call.exchange, call.name
-        miss = exchange.own_session.unreachable(name, owner.name, call.via, self._recorder.now(), exchange.chat)
         lost = Lost(owner.error or "its tools are not known yet", sent=False)
-        text = self._forwarder.lost_text(owner, lost, repr(name))
-        return Refusal(text, (miss,), unreachable=(owner, lost))
+        text = self._forwarder.lost_text(owner, lost, repr(call.name))
+        change = f"see why {owner.name!r} does not start: foretool doctor"
+        refusal = refuse(call, ToolId(call.name), owner.name, "offline", change, text, self._recorder)
+        return replace(refusal, unreachable=(owner, lost))
 
     def _unknown_text(self, exchange: Exchange, name: str) -> tuple[str, list[ToolId]]:
         """Return what is said of a name that means no tool of the profile, and which of its tools may be meant."""

@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from foretool.server.calls.bridged_calls import BridgedCall
 from foretool.server.clients.exchange import Exchange
-from foretool.server.clients.session import Via
+from foretool.server.clients.session import Missed, Via
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import Asked
 from foretool.server.upstreams.connection import Lost
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.records import Call, Miss, Tool, ToolId
+from foretool.storage.records import Call, Cause, Miss, Tool, ToolId
 
 _OFTEN: Final = 2
 """After so many failures of one tool, one after the other, a model is told to search. The first may be an error that it
@@ -71,9 +71,9 @@ class Refusal(Struct, frozen=True):
     """Why a call does not go on, and what is to be recorded of it."""
 
     text: str
-    misses: tuple[Miss, ...] = ()
+    missed: Missed | Miss | None = None
     record: Call | None = None
-    """The refused call, where its tool is known."""
+    """The refused call, where its server is known."""
     is_unknown: bool = False
     """No such tool exists for the client: a call by name gets a protocol error (specification: tools)."""
     is_made_up: bool = False
@@ -106,3 +106,14 @@ def describe_refused(call: ToolCall, tool: ToolId, upstream: str, at: float, rec
         arguments=recorder.describe_arguments(call.exchange.params.get("arguments")),
         handle=chat.handle if chat else "",
     )
+
+
+def refuse(
+    call: ToolCall, tool: ToolId, server: str, cause: Cause, change: str, text: str, recorder: Recorder,
+    is_unknown: bool = False,
+) -> Refusal:  # fmt: skip
+    """Return why a call does not run whose tool is known, or its server, and what is on record of it. `change` would
+    let it through."""
+    exchange, at = call.exchange, recorder.now()
+    missed = exchange.own_session.refuse(tool, server, call.via, cause, change, at, exchange.chat)
+    return Refusal(text, missed, describe_refused(call, tool, server, at, recorder), is_unknown)

@@ -21,6 +21,7 @@ from foretool.server.calls.series import CallSeries
 from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, finder_of, say_failing
 from foretool.server.catalog.names import CALL, CALL_RESULT, CALL_TOOLS, CALL_WRITE, CONNECT, DISCOVER, READ_MORE
 from foretool.server.clients.exchange import Exchange
+from foretool.server.clients.session import Missed
 from foretool.server.discovery.arguments import MOST_NAME
 from foretool.server.discovery.discover_tools import DiscoverTools
 from foretool.server.methods.long_results import LongResults
@@ -29,7 +30,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import BridgeName, Confirm
-from foretool.storage.records import Era, Tool
+from foretool.storage.records import Era, Miss, Tool
 
 _BRIDGES: Mapping[str, BridgeName] = {CALL: "call_tool", CALL_WRITE: "call_tool_write"}
 
@@ -128,7 +129,8 @@ class ToolCalls:
             return
         if problem := _fit(call, tool):
             failing = say_failing(call.exchange, tool.id, has_failed=True)
-            call.exchange.tool_error(f"{problem}\n{failing}" if failing else problem)
+            text = f"{problem}\n{failing}" if failing else problem
+            self._refuse(call, self._admission.give_up(call, tool, text))
         elif isinstance(decision, Confirm):
             self._ask(call, tool, decision)
         else:
@@ -150,12 +152,13 @@ class ToolCalls:
     def _refuse(self, call: ToolCall, refusal: Refusal) -> None:
         """Record a call that does not run, and say why: a call by name of a tool that is unknown gets a protocol error
         (specification: tools), every other a text for the model."""
-        misses = refusal.misses if call.exchange.own_session.has_list else ()
+        session, missed = call.exchange.own_session, refusal.missed
+        settled = session.settle(missed if isinstance(missed, Missed) else None)
         if refusal.record is not None:
-            self._recorder.call(refusal.record, misses)
-        else:
-            for miss in misses:
-                self._recorder.miss(miss)
+            self._recorder.call(refusal.record, settled.revealed)
+        if isinstance(missed, Miss) and session.has_list:
+            self._recorder.miss(missed)
+        self._recorder.settle(settled.new, settled.changed)
         if refusal.unreachable is not None:
             self._links.answer(call.exchange, *refusal.unreachable, refusal.text)
         elif refusal.is_unknown and call.via == "name":

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from foretool.server.catalog.names import (
     CLIENT_HEAD,
@@ -39,8 +39,8 @@ class Gone(NamedTuple):
     upstream: str
     reason: str
     way_out: str
-    is_wanted: bool = False
-    """The user wants its server, but its entry cannot be used."""
+    cause: Literal["offline", "gone", "denied"]
+    """Of the miss: the entry of its server cannot be used, its server is not in use, or the config excludes it."""
 
     @property
     def change(self) -> str:
@@ -50,7 +50,7 @@ class Gone(NamedTuple):
     @property
     def for_model(self) -> str:
         """Why the tool cannot be called, for a model, which can only tell the user of an entry."""
-        return f"{self.reason}, and {self.way_out}, so tell the user" if self.is_wanted else self.reason
+        return f"{self.reason}, and {self.way_out}, so tell the user" if self.cause == "offline" else self.reason
 
 
 class Seen(NamedTuple):
@@ -155,14 +155,15 @@ class Namespaces:
         entry = self._entries.get(upstream)
         if upstream in self._broken:
             way_out = f"foretool doctor {upstream} says what is wrong with it"
-            return Gone(upstream, f"the config entry of server {upstream!r} cannot be used", way_out, is_wanted=True)
+            return Gone(upstream, f"the config entry of server {upstream!r} cannot be used", way_out, "offline")
         if entry is None and upstream in self._written:
-            return Gone(upstream, f"server {upstream!r} is disabled", f"foretool enable {upstream}")
+            return Gone(upstream, f"server {upstream!r} is disabled", f"foretool enable {upstream}", "gone")
         if entry is None:
-            return Gone(upstream, f"it belongs to server {upstream!r}, which is not in the config", "add it again")
+            reason = f"it belongs to server {upstream!r}, which is not in the config"
+            return Gone(upstream, reason, "add it again", "gone")
         if not entry.offers(tool):
             reason = f"it is excluded in the config of server {upstream!r}"
-            return Gone(upstream, reason, 'see its "include", "exclude" and "tools"')
+            return Gone(upstream, reason, 'see its "include", "exclude" and "tools"', "denied")
         return None
 
     # -- who gets which prefix

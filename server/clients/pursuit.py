@@ -40,12 +40,18 @@ class RecentSearch(Struct):
     is_used: bool = False
     """A tool that it showed was called, or asked for by name, or a skill read, or the client said that what it showed
     suffices."""
+    absent: frozenset[str] = frozenset()
+    """Servers that were not there and could have had what it was for."""
     row: Miss | None = None
     """What is on record of it."""
 
     @property
     def id(self) -> int:
         return self.miss.discovery
+
+    def blames(self, server: str, cause: Cause) -> bool:
+        """Return whether it showed no tool of a server because of what refuses a call of that server by now."""
+        return server in self.absent or (cause == "denied" and self.miss.cause == "denied")
 
     def rank_of(self, tool: str) -> int:
         """Return the rank of a tool for its words, 0 if it ranked too low to be known."""
@@ -61,12 +67,12 @@ class RecentSearch(Struct):
 
 
 class Need(Struct):
-    """A call of a tool that the client did not see."""
+    """A call of a tool that the client did not see, or that did not run."""
 
     miss: Miss
     """The miss that it is, without a cost; of a tool that no search of the pursuit showed, as the list knows it."""
     is_found: bool
-    """Whether a search of this pursuit showed the tool."""
+    """Whether a search of this pursuit showed the tool, or told of its server."""
     handle: str = ""
     """The conversation of the call; those that come from one share a pursuit."""
     is_recorded: bool = False
@@ -181,7 +187,7 @@ class Pursuit(Struct):
                     rank=search.rank_of(miss.tool), discovery=said.discovery, exposure=said.exposure,
                 )  # fmt: skip
             turns, tokens = shares.get(id(need), (0, 0))
-            yield need, replace(miss, turns=turns, tokens=tokens)
+            yield need, replace(miss, turns=miss.turns + turns, tokens=tokens)
 
     def _failed_before(self, need: Need) -> RecentSearch | None:
         """Return the search that was for the tool of a call and did not show it, if no other search did: the latest of
@@ -202,11 +208,11 @@ class Pursuit(Struct):
         needed = next((need for need in later if _was_for(search, need.miss)), None)
         if needed is not None:
             tool = needed.miss.tool
-            recovered = "discovered" if needed.is_found else "called"
             cause, change = _explain(search, tool)
             return replace(
-                search.miss, tool=tool, rank=search.rank_of(tool), recovered=recovered, cause=cause, change=change
-            )
+                search.miss, tool=tool, rank=search.rank_of(tool), recovered=needed.miss.recovered, cause=cause,
+                change=change,
+            )  # fmt: skip
         is_answered = self.is_over or place < len(self.searches) - 1
         return search.miss if search.miss.noticed == "nothing_found" or is_answered else None
 

@@ -18,14 +18,25 @@ from math import inf
 from typing import Any, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from foretool.server.catalog.namespaces import Gone
 from foretool.server.clients.pursuit import Need, Pursuit, RecentSearch, Settled
 from foretool.server.lists.growth import SessionList
 from foretool.server.lists.hidden import HiddenTools, Why
 from foretool.server.recording.calibration import SUFFICES
 from foretool.storage.episodes import GAP_S, are_alike
-from foretool.storage.records import Cause, Discovery, Match, Miss, Noticed, Policy, SessionRecord, Tool, ToolId
+from foretool.storage.records import (
+    Cause,
+    Discovery,
+    Match,
+    Miss,
+    Noticed,
+    Policy,
+    Recovered,
+    SessionRecord,
+    Tool,
+    ToolId,
+)
 
 Via = Literal["name", "bridge"]
 
@@ -197,6 +208,11 @@ class Conversation:
             self.hinted.add(tool)
             self.told.add(tool)
 
+    def search_that_blames(self, server: str, cause: Cause) -> RecentSearch | None:
+        """Return the latest search that showed no tool of a server for the reason that refuses a call of it by now."""
+        searches = (each for pursuit in reversed(self.pursuits) for each in reversed(pursuit.searches))
+        return next((each for each in searches if each.blames(server, cause)), None)
+
     def pursuit_of(self, discovery: int) -> Pursuit:
         """Return the pursuit of a search; an empty one where it is not remembered any more."""
         known = (each for each in reversed(self.pursuits) if discovery and each.holds(discovery))
@@ -231,6 +247,8 @@ class Session:
         self.has_list = has_list
         self.told_absent: set[str] = set()
         """Servers of which an answer has said that they are down, and a mark once one asked for English."""
+        self._refused: dict[tuple[str, str], Missed] = {}
+        """By conversation and tool: calls that did not run. One that runs later makes up for it."""
         self._agreed: set[tuple[str, str, str]] = set()
         """Tools that the user agreed to run, each with the definition that was agreed to."""
         self._bypassed: set[tuple[int, ToolId]] = set()
@@ -323,29 +341,89 @@ class Session:
         if not self.has_list:
             chat.note_call(tool, at)
             return None, Forward(tool, hidden=False, discovery=0)
+        missed = self._miss_of(tool, via, at, chat)
+        if (refused := self._refused.pop((chat.handle, tool.id), None)) is not None:
+            missed = missed if missed is not None and missed.need.is_found else None  # else it is the same need
+            way: Recovered = "discovered" if refused.need.is_found else "called"
+            refused.need.miss = replace(refused.need.miss, recovered=way)
+            self._unsettle(refused.pursuit)
         found = chat.found.get(tool.id)
+        if missed is not None:
+            missed.pursuit.needs.append(missed.need)
+        chat.note_call(tool, at)
         is_hidden = not self.list.sees(tool.id)
-        is_unknown = is_hidden and not self.list.names(tool.id)
+        return missed, Forward(tool, is_hidden, found.discovery if found is not None else 0)
+
+    def _miss_of(self, tool: Tool, via: Via, at: float, chat: Conversation) -> Missed | None:
+        """Return the miss that a call of a tool is, None if it is none. The search that led to it was not in vain."""
+        found = chat.found.get(tool.id)
+        is_unknown = not (self.list.sees(tool.id) or self.list.names(tool.id))
         discovery = found.discovery if found is not None else 0
         pursuit = chat.pursuit_of(discovery)
-        latest = chat.pursuits[-1] if chat.pursuits else pursuit
-        for each in (pursuit, latest) if latest is not pursuit else (pursuit,):
-            if each.use([tool.id], discovery):
-                self._unsettle(each)
-        missed: Missed | None = None
+        self._use(tool.id, discovery, pursuit, chat)
         if found is not None:
             if (found.was_hidden or is_unknown) and not pursuit.has_missed(tool.id, discovery, chat.handle):
-                missed = Missed(pursuit, Need(self._found(tool, at, found, chat), is_found=True, handle=chat.handle))
+                return Missed(pursuit, Need(self._found(tool, at, found, chat), is_found=True, handle=chat.handle))
         elif is_unknown and not (tool.id in chat.hinted or (self.list.exposure, tool.id) in chat.missed):
             # Once it knows a name, a client calls it again and again: that cost it nothing more.
             chat.missed.add((self.list.exposure, tool.id))
             present = chat.pursuits[-1] if chat.pursuits and at - chat.last_at <= GAP_S else None
             searched = present if present is not None and present.is_open and not present.is_over else Pursuit()
-            missed = Missed(searched, Need(self._hidden(tool, via, at, chat), is_found=False))
-        if missed is not None:
-            missed.pursuit.needs.append(missed.need)
-        chat.note_call(tool, at)
-        return missed, Forward(tool, is_hidden, discovery)
+            return Missed(searched, Need(self._hidden(tool, via, at, chat), is_found=False))
+        return None
+
+    def _use(self, tool: str, discovery: int, pursuit: Pursuit, chat: Conversation) -> None:
+        """Note that a tool is called that a search of a pursuit, or the latest one, has shown."""
+        latest = chat.pursuits[-1] if chat.pursuits else pursuit
+        for each in (pursuit, latest) if latest is not pursuit else (pursuit,):
+            if each.use([tool], discovery):
+                self._unsettle(each)
+
+    def call_in_vain(self, tool: Tool, via: Via, at: float, chat: Conversation | None = None) -> Missed | None:
+        """Decide on a call that no rule forbids and that does not run: its arguments are wrong, or the user said no. It
+        is a miss where the same call would be one that runs."""
+        if not self.has_list or (via == "name" and self.list.is_for_page(tool.id)):
+            return None
+        chat = self.place_call(tool.id, chat) or self._whole
+        if (missed := self._miss_of(tool, via, at, chat)) is None:
+            return None
+        missed.need.miss = replace(missed.need.miss, recovered="no")
+        return self._keep_refused(missed, tool.id, chat)
+
+    def refuse(
+        self, tool: ToolId, server: str, via: Via, cause: Cause, change: str, at: float,
+        chat: Conversation | None = None,
+    ) -> Missed | None:  # fmt: skip
+        """Decide on a call that a rule forbids, or whose server is not there. The tool is missed once for each search
+        that led to it, else once a list, whether the list has it or not. The call leaves no trace in the conversation,
+        so nothing is predicted from it. `change` would let it through."""
+        if not self.has_list:
+            return None
+        chat = self.place_call(tool, chat) or self._whole
+        found = chat.found.get(tool)
+        search = None if found is not None else chat.search_that_blames(server, cause)
+        discovery = found.discovery if found is not None else search.id if search is not None else 0
+        pursuit = chat.pursuit_of(discovery)
+        self._use(tool, discovery, pursuit, chat)
+        missed_before = (self.list.exposure, tool) in chat.missed
+        if pursuit.has_missed(tool, discovery, chat.handle) if discovery else missed_before:
+            return None
+        chat.missed.add((self.list.exposure, tool))
+        more: dict[str, Any] = {"discovery": discovery}
+        if found is not None:
+            more |= {"rank": found.rank, "of": found.of, "query": found.task, "parts": found.parts}
+        elif search is not None:
+            more |= {"of": search.miss.of, "query": search.miss.query}
+        noticed: Noticed = "bridge" if via == "bridge" else "call"
+        miss = self._miss(chat, tool, at, noticed, cause, change, turns=1, **more)
+        return self._keep_refused(Missed(pursuit, Need(miss, bool(discovery), chat.handle)), tool, chat)
+
+    def _keep_refused(self, missed: Missed, tool: str, chat: Conversation) -> Missed:
+        missed.pursuit.needs.append(missed.need)
+        self._refused[chat.handle, tool] = missed
+        if len(self._refused) > MOST_MEMO:
+            del self._refused[next(iter(self._refused))]
+        return missed
 
     def settle(self, missed: Missed | None = None) -> Settled:
         """Note that a call is over, and return what has to be written: its own miss, and what is known by now of
@@ -369,7 +447,7 @@ class Session:
         self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None, unlisted: str = "",
         ranked: Sequence[ToolId] = (), matching: int = 0, left_out: bool = False, told: Iterable[ToolId] = (),
         nearest: Sequence[Match] = (), is_step: bool = False, by_words: bool = False, is_ours: bool = False,
-        skills: Iterable[str] = (),
+        skills: Iterable[str] = (), absent: Iterable[str] = (),
     ) -> Settled:  # fmt: skip
         """Handle an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none;
         so is the search before it that led to no call.
@@ -380,7 +458,8 @@ class Session:
         the answer shows, which no hint has to name; `nearest`: what it names although none is likely to fit; `is_step`:
         it is what an agent framework got for a step, and says nothing of the steps before it; `by_words`: words alone
         decided, because tools were still being embedded; `is_ours`: the client called a name that no tool has, which is
-        a miss already, and we searched for its words; `skills`: the URIs of those that the answer offers.
+        a miss already, and we searched for its words; `skills`: the URIs of those that the answer offers; `absent`: the
+        servers that are not there and could have what it was for.
         """
         chat = chat or self._whole
         if not self.has_list:
@@ -410,7 +489,7 @@ class Session:
         # Nobody searches again for want of the tools of a step: it widens.
         serves = is_ours or (is_step and bool(shown))
         offered = frozenset((*(match.tool for match in shown), *skills))
-        search = RecentSearch(miss, discovery.tokens, offered, tuple(ranked[:_RANKED]), serves)
+        search = RecentSearch(miss, discovery.tokens, offered, tuple(ranked[:_RANKED]), serves, frozenset(absent))
         pursuit.searches.append(search)
         self._unsettle(pursuit)
         self._searched_at = discovery.at
@@ -477,28 +556,16 @@ class Session:
         return chat.pursuits[-1]
 
     def unknown(self, name: str, candidates: Sequence[ToolId], at: float, chat: Conversation | None = None) -> Miss:
-        """Decide on a call of a name that no upstream has."""
+        """Decide on a call of a name that no upstream has. A search that showed what it may mean was not in vain."""
+        for tool in candidates:
+            placed = self.place_call(tool, chat) or self._whole
+            if (found := placed.found.get(tool)) is not None:
+                self._use(tool, found.discovery, placed.pursuit_of(found.discovery), placed)
         change = (
             f"the client may mean {candidates[0]}" if candidates else "add the server that has it, or correct the name"
         )
         recovered = "suggested" if candidates else "no"
         return self._miss(chat, name, at, "unknown_name", "unknown", change, recovered=recovered, turns=1)
-
-    def unreachable(self, name: str, upstream: str, via: Via, at: float, chat: Conversation | None = None) -> Miss:
-        """Decide on a call of a tool whose upstream has never listed its tools and cannot be reached."""
-        noticed: Noticed = "bridge" if via == "bridge" else "call"
-        change = f"see why {upstream!r} does not start: foretool doctor"
-        return self._miss(chat, name, at, noticed, "offline", change, turns=1)
-
-    def denied(self, tool: Tool, via: Via, change: str, at: float, chat: Conversation | None = None) -> list[Miss]:
-        """Decide on a call that a rule or the profile does not let through: the tool is missed once per list. The call
-        leaves no trace in the conversation, so nothing is predicted from it. `change` would let it through."""
-        chat = chat or self._whole
-        if (self.list.exposure, tool.id) in chat.missed:
-            return []
-        chat.missed.add((self.list.exposure, tool.id))
-        noticed: Noticed = "bridge" if via == "bridge" else "call"
-        return [self._miss(chat, tool.id, at, noticed, "denied", change, turns=1)]
 
     def bypassed(self, tool: Tool, words: str, at: float, rank: int, of: int) -> Miss | None:
         """Decide on a command of the client's shell that did what a tool does: the tool is missed once for each list,
@@ -512,12 +579,6 @@ class Session:
             change = f"say in the description of {tool.id} that it does what the command does"
         more: dict[str, Any] = {"rank": rank, "of": of, "query": words, "recovered": "shell"}
         return self._miss(None, tool.id, at, "shell", "bypass", change, **more)
-
-    def gone(self, name: str, gone: Gone, via: Via, at: float, chat: Conversation | None = None) -> Miss:
-        """Decide on a call of a tool that the config excludes or whose server is not in use."""
-        noticed: Noticed = "bridge" if via == "bridge" else "call"
-        cause: Cause = "offline" if gone.is_wanted else "denied"
-        return self._miss(chat, name, at, noticed, cause, gone.change, turns=1)
 
     def _explain(self, tool: Tool) -> Why | None:
         """Return why a tool is hidden, as far as the list that lacked it knows."""

@@ -438,7 +438,7 @@ def _say_unknown(app: App, name: str) -> str:
         if name in (exposed, own):
             return f"{name!r} of server {server!r} waits for your approval (denied); foretool review {server} shows it"
     if (gone := app.catalog.meanings.why_gone(name)) is not None:
-        return f"{name!r} cannot be called (denied): {gone.change}"
+        return f"{name!r} cannot be called ({gone.cause}): {gone.change}"
     unlisted = sorted(app.upstreams.unlisted())
     if any(name.startswith(f"{server}__") for server in unlisted):
         server = name.partition("__")[0]

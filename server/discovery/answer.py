@@ -154,6 +154,8 @@ class Answer(Struct, frozen=True):
     """The servers of which it says that they are down."""
     nearest: tuple[Match, ...] = ()
     """The tools that it names although none is likely to fit."""
+    absent: tuple[str, ...] = ()
+    """The servers that are not there and could have what was searched for, also where it does not name them again."""
     unlisted: str = ""
     """What is to be done about servers whose tools nobody knows yet and that probably have what was searched for; "" if
     there are none."""
@@ -235,7 +237,8 @@ def answer(
     if chosen.has_map:
         best = (tool.upstream for each in ranking.ranked if (tool := catalog.get(each.tool)) is not None)
         ending["servers"] = map_servers(catalog, reach, best, _WIDE_MAP if cards else _MAP_TOKENS)
-    if missing := matter(lacks.servers, catalog, arguments.lines, lacks.told, is_sure=not chosen.has_map):
+    could_have = matter(lacks.servers, catalog, arguments.lines, is_sure=not chosen.has_map)
+    if missing := matter(could_have, catalog, arguments.lines, lacks.told, is_sure=False):
         ending["absent"] = describe_absent(missing)
     down = tuple(each.name for each in missing if each.state != "starting")
     has_names = len(cards) > chosen.lined and not is_paragraph
@@ -268,6 +271,7 @@ def answer(
     return Answer(
         level, written, structured | ending, chosen.matches(), estimate(written), shown, by_words, down,
         tuple(Match(each.tool, rank, each.score, each.parts) for rank, each in named),
+        tuple(each.name for each in could_have),
         blame(lacks.servers, catalog, (*arguments.lines, *arguments.names)),
     )  # fmt: skip
 

@@ -251,7 +251,7 @@ class DiscoverTools:
         settled = session.discovered(
             kept, kept.id, len(self._catalog), chat, answer.unlisted, [each.tool for each in ranking.ranked],
             ranking.total, left_out, answer.callable, answer.nearest, by_words=answer.by_words,
-            is_ours=is_ours, skills=[each.uri for each in skills],
+            is_ours=is_ours, skills=[each.uri for each in skills], absent=answer.absent,
         )  # fmt: skip
         self._recorder.settle(settled.new, settled.changed)
         return kept, answer

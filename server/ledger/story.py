@@ -25,9 +25,10 @@ CAUSES: Final[dict[Cause, str]] = {
     "stale": "the client's list is older than what brings the tool into it: its use, or a change of the servers",
     "gate": "the search found tools, but was too unsure to show one",
     "policy": "a list that may grow keeps tokens free for that, and they were missing",
-    "offline": "its server's tools were not known when the list was made",
+    "offline": "its server did not work, or its tools were not known when the list was made",
     "preparing": "search by meaning was still being prepared, so words alone decided",
     "denied": "a rule of the config refuses it, the profile excludes its server, or it waits for `foretool review`",
+    "gone": "its server is not in the config any more, or is disabled",
     "failing": "each of its latest calls failed, so no list takes it unless it is pinned",
     "app": "it has a page (MCP Apps), which the client shows only for tools of its list",
     "bypass": "a command of the client's shell did what it does, listed or not",
@@ -54,7 +55,7 @@ RECOVERED: Final[dict[str, str]] = {
 
 def say_why(miss: Miss) -> str:
     """Say why this tool was missed, more exactly than its cause does; "" if the cause says it all."""
-    if miss.cause == "denied":
+    if miss.cause in ("denied", "gone"):
         return next((said for start, said in _DENIED if miss.change.startswith(start)), miss.change.partition(": ")[0])
     if miss.noticed == "search":
         return _say_why_not_shown(miss)
@@ -139,6 +140,8 @@ _AFTER_S: Final = 600.0
 _STEPS_BEFORE: Final = 12
 _STEPS_AFTER: Final = 3
 """How many of its steps are told at most."""
+_MOST_OTHERS: Final = 400
+"""Misses of the session that are read for calls of names that no server has, which are misses alone."""
 _PROMPT_S: Final = 600.0
 """A prompt belongs to a miss that comes within this time."""
 UNKNOWN_TOOL: Final = "a search after which no tool was called"
@@ -229,6 +232,8 @@ def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[Story
     found = [StoryStep(each.at, "prompt", each.text, 0) for each in asked]
     found += [tell_list(shown) for shown in store.sessions.exposures(miss.session) if shown.at <= until]
     found += map(tell_search, store.discoveries.of_session(miss.session, since, until))
+    others = store.browsing.misses_of(miss.session, _MOST_OTHERS)
+    found += [tell_miss(each) for each in others if each.kind == "name" and each.id != miss.id and each.at <= until]
     own = tell_miss(miss)
     # (time, order at one time, step)
     placed = [(step.at, _ORDER.index(step.kind), step) for step in (*found, own)]
@@ -300,4 +305,6 @@ def _tell_need(miss: Miss) -> str:
         return f"searched{unseen}, and called no tool"
     if miss.kind == "name":
         return f"called {miss.tool}, which no server has"
+    if miss.noticed in ("call", "bridge") and miss.recovered == "no":
+        return f"needed {miss.tool}, and could not call it"
     return f"needed {miss.tool}, which it did not see"

@@ -301,7 +301,7 @@ SEEDS = [
     Seed("not included", "denied", entry(include=["moon"]), ALL, CALLS, "enable"),
     Seed("refused by a rule", "denied", entry(deny=["forecast"]), ALL, CALLS, "rule"),
     Seed("refused as a class", "denied", entry(deny=["@destructive"]), ALL, CALLS),
-    Seed("disabled", "denied", disabled, ALL, CALLS, "enable"),
+    Seed("disabled", "gone", disabled, ALL, CALLS, "enable"),
     Seed("outside the profile", "denied", outside_the_profile, ALL, CALLS, "profile"),
     Seed("waiting", "denied", waiting_for_approval, ALL, CALLS, "approve"),
     Seed("found but denied", "denied", searching("forecast the weather", denying), ALL, VAIN),
@@ -352,7 +352,7 @@ async def test_the_true_cause_is_named(
         assert [each.cause for each in found] == [seed.cause], [(each.cause, each.change) for each in found]
         diagnosis = diagnose_miss(app, found[0])
         assert (diagnosis.why or CAUSES[seed.cause]) and (found[0].change or seed.name == "before any list")
-        if seed.cause == "denied":
+        if seed.cause in ("denied", "gone"):
             assert diagnosis.why != "" and diagnosis.why not in CAUSES.values()
         if seed.cause in ("rank", "budget", "policy", "failing"):
             assert diagnosis.fixes[0].kind == "pin" and diagnosis.fixes[0].list_tokens > 0

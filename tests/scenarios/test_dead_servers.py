@@ -124,7 +124,7 @@ async def test_a_server_whose_entry_cannot_be_used_is_named_like_one_that_is_dow
     assert causes["brave__search"] == (
         "offline", "the config entry of server 'brave' cannot be used: foretool doctor brave says what is wrong with it"
     )  # fmt: skip
-    assert causes["off__run"] == ("denied", "server 'off' is disabled: foretool enable off")
+    assert causes["off__run"] == ("gone", "server 'off' is disabled: foretool enable off")
 
 
 @requirement("start:dead")

@@ -236,7 +236,7 @@ async def test_a_search_whose_tools_are_not_called_has_a_cause_of_its_own_howeve
         await stage.client.initialize()
         await stage.client.list_tools()
         await stage.client.discover("add numbers")
-        await stage.client.call_tool("call_tool_write", {"name": "calculator__add_up", "arguments": {}})
+        await stage.client.call_tool("call_tool_write", {"name": "numbers_total", "arguments": {}})
         await stage.client.discover("take one number from another")
         assert [(miss.kind, miss.cause, miss.query) for miss in stage.misses()] == [
             ("search", "unused", "add numbers"), ("name", "unknown", ""),

@@ -10,7 +10,6 @@ from fakes import changed
 from msgspec.json import decode, encode
 from requirements import requirement
 
-from foretool.server.catalog.namespaces import Gone
 from foretool.server.clients.pursuit import Settled
 from foretool.server.clients.session import (
     HISTORY,
@@ -23,7 +22,7 @@ from foretool.server.clients.session import (
     Via,
 )
 from foretool.server.lists.maker import View
-from foretool.storage.records import Discovery, Match, Miss, SessionRecord, Tool, ToolId
+from foretool.storage.records import Cause, Discovery, Match, Miss, SessionRecord, Tool, ToolId
 
 ADD = Tool(ToolId("calc__add"), "calc", "add", b"{}", "h")
 SUB = Tool(ToolId("calc__sub"), "calc", "sub", b"{}", "h")
@@ -41,6 +40,11 @@ def called(
     """The misses that are recorded once a call is over, and where it goes."""
     missed, forward = made.call(tool, via, at, chat)
     return list(made.settle(missed).revealed), forward
+
+
+def refused(made: Session, tool: Tool, cause: Cause, change: str = "") -> tuple[Miss, ...]:
+    """The misses that are recorded once a call through a bridge was refused."""
+    return made.settle(made.refuse(tool.id, tool.upstream, "bridge", cause, change, 1.0)).revealed
 
 
 def session(*shown: ToolId) -> Session:
@@ -114,12 +118,12 @@ def test_names_that_lead_nowhere_are_misses_that_say_what_would_help() -> None:
     conversation = session()
     unknown = conversation.unknown("calc__ad", [ADD.id], 1.0)
     assert (unknown.noticed, unknown.cause, unknown.recovered) == ("unknown_name", "unknown", "suggested")
-    (denied,) = conversation.denied(MAIL, "bridge", "add its server", 1.0)
-    assert (denied.noticed, denied.cause, denied.change) == ("bridge", "denied", "add its server")
-    assert conversation.denied(MAIL, "name", "add its server", 2.0) == [], "once for each list"
+    (denied,) = refused(conversation, MAIL, "denied", "add its server")
+    assert (denied.noticed, denied.cause, denied.change, denied.recovered) == (
+        "bridge", "denied", "add its server", "no",
+    )  # fmt: skip
+    assert refused(conversation, MAIL, "denied", "add its server") == (), "once for each list"
     assert list(conversation.conversation().history) == []
-    unreachable = conversation.unreachable("mail__send", "mail", "bridge", 1.0)
-    assert (unreachable.noticed, unreachable.cause, unreachable.recovered) == ("bridge", "offline", "no")
 
 
 def test_a_call_of_a_tool_that_a_hint_or_the_list_had_named_is_hidden_and_no_miss() -> None:
@@ -295,12 +299,8 @@ def test_a_call_that_comes_to_nothing_has_no_task_that_nobody_wrote_for_it() -> 
     ledger = Ledger()
     ledger.search(ADD, task="count")
     made = ledger.session
-    refused = [
-        made.unknown("order_pizza", [], 1.0), made.unreachable("mail__send", "mail", "name", 1.0),
-        made.gone("git__log", Gone("git", "excluded", "add it"), "name", 1.0),
-        *made.denied(MAIL, "bridge", "add its server", 1.0),
-    ]  # fmt: skip
-    assert [each.query for each in refused] == [""] * 4
+    in_vain = [made.unknown("order_pizza", [], 1.0), *refused(made, MAIL, "offline"), *refused(made, SUB, "denied")]
+    assert [each.query for each in in_vain] == [""] * 3
 
 
 @requirement("miss:exposure")
