@@ -168,11 +168,12 @@ def with_handle(answer: Answer, handle: str) -> Answer:
 
 
 Visible = Callable[[ToolId], bool]
-InstructionsFor = Callable[[Sequence[str]], "Sequence[Fragment]"]
-"""Returns the instructions that apply to a task, by the servers of the tools that an answer describes, best first."""
+InstructionsFor = Callable[[Sequence[str] | None], "Sequence[Fragment]"]
+"""Returns the instructions that apply to a task, by the servers of the tools that an answer describes, best first; for
+None those of the user alone."""
 
 
-def no_instructions(servers: Sequence[str]) -> Sequence[Fragment]:
+def no_instructions(servers: Sequence[str] | None) -> Sequence[Fragment]:
     """Return no instructions."""
     return ()
 
@@ -228,7 +229,8 @@ def answer(
             for each in skills
         ]
     described = dict.fromkeys(tool.upstream for tool, _ in chosen.known[: chosen.lined])
-    if fragments := instructions_for([*described]):
+    is_sure = level in ("high", "medium") and not lacks.meaning_in
+    if fragments := instructions_for([*described] if is_sure else None):
         ending["instructions"] = [{"source": each.source, "text": each.text} for each in fragments]
     nearest = _nearest(ranking, catalog, visible, reach) if not cards else []
     if nearest:
@@ -321,7 +323,7 @@ class AnswerWriter:
         # Skills are instructions with a name: both are paid from one share of the answer.
         skills, spent = fit_offers(skills, settings.answer_tokens // SHARE)
 
-        def instructions_for(servers: Sequence[str]) -> Sequence[Fragment]:
+        def instructions_for(servers: Sequence[str] | None) -> Sequence[Fragment]:
             if not query.lines:
                 return ()
             return self._instructions().beside(query.lines, reach.profile, servers, spent, told_servers)

@@ -114,10 +114,11 @@ class Instructions:
         """Return the user's own safety texts, which are always shown."""
         return [each for each in self.of(profile) if is_overlay(each)]
 
-    def find(self, lines: Sequence[str], profile: Profile, servers: Sequence[str] = ()) -> list[Hit]:
+    def find(self, lines: Sequence[str], profile: Profile, servers: Sequence[str] | None = ()) -> list[Hit]:
         """Return the fragments that apply to a query, most relevant first, without the overlay. `servers`: those whose
         tools are shown for it, that of the best tool first; what this one says of itself always applies, and stands
-        before what the others say. A server none of whose tools is shown says nothing; one without tools may."""
+        before what the others say. A server none of whose tools is shown says nothing; one without tools may. None: no
+        server says anything, because nobody is sure that one has the tool."""
         self.ask()
         index = self._held(profile).index
         found = [hit for hit in index.find(lines) if self._may_speak(hit.fragment.upstream, servers)]
@@ -132,17 +133,17 @@ class Instructions:
             hits[own.id] = Hit(own, _ITS_SERVER)
         return sorted(hits.values(), key=lambda hit: (hit.fragment.upstream not in ("", server), -hit.relevance))
 
-    def _may_speak(self, upstream: str, servers: Sequence[str]) -> bool:
-        return not upstream or upstream in servers or not self._catalog.of(upstream)
+    def _may_speak(self, upstream: str, servers: Sequence[str] | None) -> bool:
+        return not upstream or (servers is not None and (upstream in servers or not self._catalog.of(upstream)))
 
     def beside(
-        self, lines: Sequence[str], profile: Profile, servers: Sequence[str], spent: int = 0,
+        self, lines: Sequence[str], profile: Profile, servers: Sequence[str] | None, spent: int = 0,
         told_servers: Collection[str] = (),
     ) -> list[Fragment]:  # fmt: skip
         """Return the fragments that an answer of `discover_tools` shows beside its tools: the user's safety texts, and
         those that apply, within their share of the answer, of which so many tokens are spent. `servers`: those of the
-        tools that it describes, best first. `told_servers`: those whose words the client was given when it connected,
-        which are not repeated.
+        tools that it describes, best first; None: no server may be quoted. `told_servers`: those whose words the client
+        was given when it connected, which are not repeated.
 
         Safety texts are always shown whole. Another fragment that is too long is cut.
         """

@@ -116,13 +116,26 @@ async def test_what_the_server_of_the_best_tool_says_stands_before_what_others_s
 async def test_a_server_none_of_whose_tools_is_described_says_nothing(tmp_path: Path) -> None:
     about = "Record the time of a commit with each egg."
     eggs = FakeUpstream("eggs", [tool("paint", "Paints an egg")], instructions=about)
+    git = FakeUpstream("git", [tool("record_commit", "Record a commit")])
     house = FakeUpstream("house", instructions="Record the time in a commit of our house.")
-    async with over(tmp_path, eggs, git(), house, patterns=()) as stage:
+    async with over(tmp_path, eggs, git, house, patterns=()) as stage:
         commit = await stage.client.discover("record a commit", limit=1)
         paint = await stage.client.discover("paint an egg")
-    assert [each["name"] for each in commit["matches"]] == ["git__commit"]
+    assert [each["name"] for each in commit["matches"]] == ["git__record_commit"]
     assert [each["source"] for each in commit["instructions"]] == ["server house"], "it has no tool to be found by"
     assert [each["source"] for each in paint["instructions"]] == ["server eggs"]
+
+
+@requirement("instructions:answers")
+async def test_an_answer_in_doubt_quotes_the_user_and_no_server(tmp_path: Path) -> None:
+    (tmp_path / "style.md").write_text("Lamps that record a commit are green.")
+    lamps = FakeUpstream("lamps", instructions="Lamps record a commit.")
+    async with over(tmp_path, git(instructions="Sign each commit."), lamps) as stage:
+        sure = await stage.client.discover("record a commit")
+        doubtful = await stage.client.discover("write down how green the lamps in my house are")
+    assert doubtful["confidence"] in ("low", "none")
+    assert [each["source"] for each in doubtful["instructions"]] == ["file style.md"]
+    assert {each["source"] for each in sure["instructions"]} >= {"server git", "server lamps"}
 
 
 @requirement("instructions:answers")
