@@ -53,7 +53,10 @@ Effect = Literal["new", "kept", "withheld"]
 
 Outcome = Literal["ok", "tool_error", "error", "cancelled", "lost", "refused"]
 """`tool_error`: the result said `isError`; `error`: a JSON-RPC error; `lost`: the upstream died or timed out;
-`refused`: the policy did not let the call through, so it never left and counts as no use of the tool."""
+`refused`: a rule, the config or the user did not let the call through, its arguments were wrong, or its server was
+down, so it never left and counts as no use of the tool."""
+FAILED: Final[tuple[Outcome, ...]] = ("tool_error", "error", "lost")
+"""The outcomes of calls that ran and came to nothing."""
 ListReason = Literal["list", "growth", "epoch"]
 ShownIn = Literal["hint", "prompt", "named"]
 """What named hidden tools: a block that foretool appended to an answer, the text of the prompt hook, or the definitions
@@ -205,10 +208,12 @@ class SessionSum(Struct, frozen=True):
     session: SessionRecord
     calls: int
     hidden: int
-    """Calls of tools that its list lacked."""
+    """Calls that ran, of tools that its list lacked."""
     misses: int
     last_at: float
     """When it called last; 0 if it never did."""
+    refused: int = 0
+    failed: int = 0
 
 
 class Exposure(Struct, frozen=True):
@@ -329,6 +334,8 @@ class CostEvent(Struct, frozen=True):
     """The called tool was not in the list; of a miss: a call revealed it."""
     id: int = 0
     """Of its record; ids of calls, discoveries, lists and misses count apart."""
+    outcome: Outcome | Literal[""] = ""
+    """Of a call."""
 
 
 class LogPart(Struct, frozen=True):
@@ -368,6 +375,8 @@ class CostSum(Struct, frozen=True):
     rated_misses: int = 0
     rated_discoveries: int = 0
     rated_read_tokens: int = 0
+    refused: int = 0
+    failed: int = 0
 
 
 class Prompt(Struct, frozen=True):
@@ -611,6 +620,8 @@ class ProfileCount(Struct, frozen=True):
     hidden: int
     misses: int
     discoveries: int
+    refused: int = 0
+    failed: int = 0
 
 
 class Neighbour(Struct, frozen=True):

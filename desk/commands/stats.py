@@ -20,6 +20,7 @@ from foretool.server.recording.costs import (
     by_client,
     estimate_own_search,
     read_costs,
+    say_calls,
     say_saving,
 )
 
@@ -77,7 +78,18 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs, fu
             output.say(f"{row.day}  {row.client}", "bold")
             output.say(f"  {_count(row)}")
     else:
-        columns = ("day", "client", "tasks#", "calls#", "hidden#", "misses#", "searches#", "tokens read#")
+        columns = (
+            "day",
+            "client",
+            "tasks#",
+            "calls#",
+            "refused#",
+            "failed#",
+            "hidden#",
+            "misses#",
+            "searches#",
+            "tokens read#",
+        )
         output.table(columns, [_cells(row) for row in rows])
     if len(clients) > 1:
         for name, costs in clients.items():
@@ -90,9 +102,10 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs, fu
     output.say(
         f"A list of all tools takes {full:,} tokens. What was read is an estimate: the list counts at each call and"
         " search, an answer from then on to the end of its task. A task is what a session called up to a search for"
-        " something else, a prompt or a pause of half an hour. Calls that a rule or the config refused count; those of"
-        " a name that no tool has, with wrong arguments, of a server that is down, or of foretool call do not. The"
-        " answer to a name that no tool has counts as a search."
+        " something else, a prompt or a pause of half an hour. Refused: calls that did not run, because a rule, the"
+        " config or the user said no, the arguments were wrong, or the server was down. Failed: they ran and came to"
+        " nothing. Calls of a name that no tool has, and those of foretool call, do not count; the answer to such a"
+        " name counts as a search."
     )
     _print_courses(rows)
 
@@ -141,14 +154,15 @@ def sparkline(values: Sequence[float | None]) -> str:
 
 def _cells(row: Costs) -> tuple[object, ...]:
     return (
-        row.day, row.client, f"{row.tasks:,}", f"{row.calls:,}", f"{row.hidden:,}", f"{row.misses:,}",
-        f"{row.discoveries:,}", f"{row.read_tokens:,}",
+        row.day, row.client, f"{row.tasks:,}", f"{row.calls:,}", f"{row.refused:,}", f"{row.failed:,}",
+        f"{row.hidden:,}", f"{row.misses:,}", f"{row.discoveries:,}", f"{row.read_tokens:,}",
     )  # fmt: skip
 
 
 def _count(row: Costs) -> str:
-    counts = {"task": row.tasks, "call": row.calls, "miss": row.misses, "search": row.discoveries}
-    counted = [output.plural(count, noun) for noun, count in counts.items()]
+    calls = say_calls(row.calls, row.refused, row.failed)
+    counted = [output.plural(row.tasks, "task"), calls, output.plural(row.misses, "miss")]
+    counted.append(output.plural(row.discoveries, "search"))
     return ", ".join([*counted, f"{row.read_tokens:,} tokens of lists, answers and hints read"])
 
 

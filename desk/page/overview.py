@@ -18,8 +18,8 @@ from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.config.loader import Config
 from foretool.server.ledger.conditions import ListedServer, list_servers
-from foretool.server.ledger.story import UNKNOWN_TOOL, count_kinds, say_kinds
-from foretool.server.recording.costs import FEWEST, Costs, add_costs, by_client, read_costs, say_saving
+from foretool.server.ledger.story import UNKNOWN_TOOL, say_counts
+from foretool.server.recording.costs import FEWEST, Costs, add_costs, by_client, read_costs, say_calls, say_saving
 from foretool.server.system.counts import plural
 from foretool.server.upstreams.memory import find_running
 from foretool.storage.records import MissCount, MissFilter, ProfileCount
@@ -32,7 +32,7 @@ _LATEST: Final = 30_000
 """Of so many latest calls those of one profile are counted."""
 AT_ONCE: Final = 10_000
 """So many calls that are not added up are read for the page; of more it says that they are still to come."""
-_TOP: Final = 3
+_TOP: Final = 5
 """How many of the most missed tools are named."""
 _Z: Final = 1.959964
 """Of a 95 % interval."""
@@ -43,13 +43,13 @@ class Day(Struct, frozen=True):
 
     day: date
     listed: int
-    """Calls of tools that the client's list defined."""
+    """Calls that ran, of tools that the client's list defined."""
     named: int
-    """Calls of others that the client knew: the list or a hint had named them, or it had called them before."""
+    """The same of others that the client knew: the list or a hint had named them, or it had called them before."""
     found: int
-    """Calls of tools that the client did not see."""
+    """The same of tools that the client did not see."""
     missed: int
-    """Misses that led to no call."""
+    """Misses after which nothing was called."""
 
     @property
     def needs(self) -> int:
@@ -92,7 +92,6 @@ class OverviewPage(Struct, frozen=True):
     """Calls that no figure counts yet, because they are still being added up."""
     fewest: int = FEWEST
     """Tasks whose end is known from which rates are formed."""
-    top: int = _TOP
     days_back: int = DAYS
 
     @property
@@ -116,29 +115,36 @@ class OverviewPage(Struct, frozen=True):
 
     @property
     def headline(self) -> str:
-        """How many misses are of tools."""
-        hidden = count_kinds(self.missed)[0]
-        return "1 miss of a tool" if hidden == 1 else f"{plural(hidden, 'miss')} of tools"
+        """How many misses there are."""
+        return plural(self.misses, "miss")
 
     @property
-    def others(self) -> str:
-        """What other misses there are, or ""."""
-        _, searches, names = count_kinds(self.missed)
-        return say_kinds(0, searches, names)
+    def kinds(self) -> str:
+        """How many of them are of tools, of searches and of wrong names."""
+        return say_counts(self.missed)
+
+    @property
+    def calls(self) -> str:
+        """How many calls there were, and what became of them."""
+        return say_calls(self.total.calls, self.total.refused, self.total.failed)
 
     @property
     def most_missed(self) -> list[MissedTool]:
-        """The tools that were missed most, and then the searches and wrong names."""
+        """What was missed most: tools and names, then searches, and last how many others there are."""
         groups: dict[tuple[str, str], list[MissCount]] = {}
         for each in self.missed:
             groups.setdefault((each.tool, "" if each.tool else each.cause), []).append(each)
         found = (_describe_group(own) for own in groups.values())
-        return sorted(found, key=lambda each: (each.name.startswith(UNKNOWN_TOOL), -each.count))
+        ordered = sorted(found, key=lambda each: (each.name.startswith(UNKNOWN_TOOL), -each.count))
+        first, rest = ordered[:_TOP], ordered[_TOP:]
+        if len(rest) > 1:
+            rest = [MissedTool(f"{len(rest):,} others", sum(each.count for each in rest), "misses")]
+        return first + rest
 
     @property
     def lost(self) -> int:
-        """Misses of tools after which the model never called the tool."""
-        return sum(each.count - each.recovered for each in self.missed if each.kind == "tool")
+        """Misses after which nothing was called."""
+        return _count_lost(self.missed)
 
     @property
     def most(self) -> int:
@@ -235,10 +241,15 @@ def _read_days(app: App, days: Sequence[date], rows: Sequence[Costs], wanted: Mi
         calls = add_costs((row for row in rows if row.day == day.isoformat()), "")
         own = replace(wanted, since=_begin(day), until=_begin(day + timedelta(days=1)))
         counts = app.store.calls.count_misses(own)
-        missed = sum(each.count - each.recovered for each in counts)
-        unseen = min(sum(each.recovered for each in counts if each.kind == "tool"), calls.hidden)
-        found.append(Day(day, calls.calls - calls.hidden, calls.hidden - unseen, unseen, missed))
+        called = sum(each.recovered for each in counts if each.kind == "tool" and each.cause != "bypass")
+        unseen = min(called, calls.hidden)
+        listed = calls.calls - calls.refused - calls.hidden
+        found.append(Day(day, listed, calls.hidden - unseen, unseen, _count_lost(counts)))
     return found
+
+
+def _count_lost(counts: Sequence[MissCount]) -> int:
+    return sum(each.count - each.recovered for each in counts)
 
 
 def count_profile(counts: Iterable[ProfileCount]) -> list[Costs]:
@@ -251,4 +262,6 @@ def count_profile(counts: Iterable[ProfileCount]) -> list[Costs]:
         row.hidden += each.hidden
         row.misses += each.misses
         row.discoveries += each.discoveries
+        row.refused += each.refused
+        row.failed += each.failed
     return sorted(found.values(), key=lambda each: (each.day, each.calls, each.client), reverse=True)

@@ -19,6 +19,7 @@ from foretool.server.ledger.diffs import GONE, NEW
 from foretool.server.ledger.effects import Verdict
 from foretool.server.ledger.fixes import DOUBTFUL
 from foretool.server.ledger.story import A_MISS, UNKNOWN_TOOL, name_miss
+from foretool.server.recording.costs import say_calls
 from foretool.server.system.counts import plural
 from foretool.server.trust.text import clean
 from foretool.storage.records import Cause, Noticed
@@ -59,6 +60,7 @@ class Renderer:
             "count": lambda count: f"{count:,}",
             "difference": mark_difference,
             "plural": plural,
+            "calls": say_calls,
             "missed": name_miss,
         }
         self._templates.globals |= {"words": words, "a_miss": A_MISS, "no_tool": UNKNOWN_TOOL, "doubtful": DOUBTFUL}

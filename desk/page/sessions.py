@@ -20,7 +20,7 @@ from foretool.server.ledger.story import (
     tell_session,
 )  # fmt: skip
 from foretool.storage.opening import open_existing_store
-from foretool.storage.records import Call, Miss, SessionRecord, SessionSum
+from foretool.storage.records import FAILED, Call, Miss, SessionRecord, SessionSum
 
 SHOWN: Final = 100
 """How many sessions one page lists."""
@@ -41,6 +41,8 @@ class SessionPage(Struct, frozen=True):
     session: SessionRecord
     steps: Sequence[StoryStep]
     calls: int
+    refused: int
+    failed: int
     misses: int
     is_cut: bool
     """There were more steps than are shown."""
@@ -65,7 +67,9 @@ def read_session(config: Config, viewer: Viewer, key: str) -> SessionPage | None
         lists = [each for each in store.sessions.exposures(key) if each.at <= until]
     steps = [*map(tell_list, lists[:_MOST]), *map(tell_search, searches[:_MOST]), *tell_calls(calls, misses)]
     ordered = sort_steps([*steps, *tell_other_misses(calls, misses)])
-    return SessionPage(session, [tell_session(session), *ordered], len(calls), len(misses), len(calls) == _MOST)
+    refused, failed = (sum(call.outcome in wanted for call in calls) for wanted in (("refused",), FAILED))
+    shown = [tell_session(session), *ordered]
+    return SessionPage(session, shown, len(calls), refused, failed, len(misses), len(calls) == _MOST)
 
 
 def tell_calls(calls: Sequence[Call], misses: Sequence[Miss]) -> list[StoryStep]:

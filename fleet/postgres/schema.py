@@ -40,8 +40,15 @@ def count_misses_by_kind(run: Run) -> None:
     run(f"CREATE INDEX ON misses ({', '.join(schema.BY_KIND)})")
 
 
+def count_refused_and_failed_calls(run: Run) -> None:
+    """Count the calls that were refused, and those that failed, where the log is added up."""
+    for name in ("refused", "failed"):
+        run(f"ALTER TABLE costs ADD COLUMN {name} bigint NOT NULL DEFAULT 0")
+
+
 _STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("first_probability", add_first_probability), ("misses_by_kind", count_misses_by_kind),
+    ("refused_and_failed_calls", count_refused_and_failed_calls),
 )  # fmt: skip
 """The steps after `BASE`, in order. What a released step creates never changes."""
 NEWEST: Final = BASE + len(_STEPS)

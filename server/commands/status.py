@@ -390,9 +390,9 @@ def _say_contents(held: Statistics | None) -> str:
     if held is None:
         return "does not exist yet; the first proxy creates it"
     counts = (held.tools, held.sessions, held.calls, held.discoveries, held.misses, held.clients)
-    nouns = ("tool", "session", "call", "discovery", "miss", "client")
+    nouns = ("tool", "session", "call", "search", "miss", "client")
     counted = ", ".join([output.size(held.file_bytes), *map(output.plural, counts, nouns)])
-    return f"{counted} (with tools that are gone, refused calls, and what foretool call did)"
+    return f"{counted} (all on record)"
 
 
 def _print_proxy(proxy: Proxy, verbose: bool) -> None:

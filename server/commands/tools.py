@@ -220,6 +220,7 @@ def _print(inventory: Inventory, unused: bool) -> None:
             for row in inventory.tools
         ]  # fmt: skip
         output.table(("name…", "risk", "tokens#", "listed for…", "calls#", "misses#", "last used"), rows)
+        output.say("calls: those that ran, without refused ones.")
         if unused:
             _print_unused(inventory.tools)
     else:

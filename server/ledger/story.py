@@ -104,15 +104,16 @@ def count_kinds(counts: Sequence[MissCount]) -> tuple[int, int, int]:
 
 
 def say_counts(counts: Sequence[MissCount]) -> str:
-    """Say how often hidden tools were needed, apart from searches and wrong names."""
+    """Say how many misses are of tools, of searches and of wrong names."""
     return say_kinds(*count_kinds(counts))
 
 
 def say_kinds(hidden: int, searches: int, names: int) -> str:
     """Say what the misses of each kind are."""
-    parts = [f"hidden tools were needed {plural(hidden, 'time')}"] if hidden else []
-    parts += [f"after {plural(searches, 'search')} no tool was called"] if searches else []
-    parts += [f"{plural(names, 'call')} of a name that no server has"] if names else []
+    parts = [f"{hidden:,} of tools"] if hidden else []
+    after = "a search after which no tool was called" if searches == 1 else "searches after which no tool was called"
+    parts += [f"{searches:,} of {after}"] if searches else []
+    parts += [f"{names:,} of {'a name' if names == 1 else 'names'} that no server has"] if names else []
     return ", ".join(parts)
 
 

@@ -30,7 +30,7 @@ from foretool.storage.engine import StorageError
 from foretool.storage.episodes import GAP_S, PROMPT_S, cut_log
 from foretool.storage.opening import open_store
 from foretool.storage.places import StorePlace
-from foretool.storage.records import PERIOD_S, SHELL_CLIENT, CostEvent, CostSum, LogPart
+from foretool.storage.records import FAILED, PERIOD_S, SHELL_CLIENT, CostEvent, CostSum, LogPart
 from foretool.storage.store import Store
 
 _EVERYTHING: Final = 1 << 60
@@ -60,8 +60,12 @@ class Costs(Struct):
     tasks: int = 0
     """Tasks that called a tool with success. A search that led to no call counts among the discoveries alone."""
     calls: int = 0
+    refused: int = 0
+    """Calls that did not run."""
+    failed: int = 0
+    """Calls that ran and came to nothing."""
     hidden: int = 0
-    """Calls of tools that the list lacked."""
+    """Calls that ran, of tools that the list lacked."""
     misses: int = 0
     """Tools that were needed and that neither the list nor a hint had shown."""
     discoveries: int = 0
@@ -113,6 +117,13 @@ class Costs(Struct):
     def per_task(self, rated: int) -> float | None:
         """Return a count of rated tasks per task; None where rates say nothing."""
         return rated / self.rated_tasks if self.has_rates else None
+
+
+def say_calls(calls: int, refused: int, failed: int) -> str:
+    """Say how many calls there were, and what became of them: `15 calls (3 refused, 4 failed)`."""
+    parts = [f"{refused:,} refused"] if refused else []
+    parts += [f"{failed:,} failed"] if failed else []
+    return plural(calls, "call") + (f" ({', '.join(parts)})" if parts else "")
 
 
 def say_saving(costs: Costs) -> str:
@@ -283,10 +294,13 @@ def _add_stretch(
             row.read_tokens += listed + said
             row.rated_read_tokens += is_rated * (listed + said)
             if turn.kind == "call":
+                is_hidden = turn.hidden and turn.outcome != "refused"
                 row.calls += 1
-                row.hidden += turn.hidden
+                row.refused += turn.outcome == "refused"
+                row.failed += turn.outcome in FAILED
+                row.hidden += is_hidden
                 row.rated_calls += is_rated
-                row.rated_hidden += is_rated and turn.hidden
+                row.rated_hidden += is_rated and is_hidden
             else:
                 row.discoveries += 1
                 row.rated_discoveries += is_rated

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from foretool.storage.records import (
+    FAILED,
     Call,
     Event,
     Exposure,
@@ -92,6 +93,11 @@ class ExportStore(Subject):
             last = rows[-1][id]
 
 
+_ENDS: Final = (
+    "sum(CASE WHEN outcome = 'refused' THEN 1 ELSE 0 END) AS refused,"
+    f" sum(CASE WHEN outcome IN ({', '.join(map(repr, FAILED))}) THEN 1 ELSE 0 END) AS failed"
+)
+"""How many calls did not run, and how many came to nothing."""
 _SUMS: Final = """
 WITH wanted AS (
     SELECT * FROM sessions
@@ -100,9 +106,11 @@ WITH wanted AS (
 ),
 -- Calls of sessions that began after these are looked at as well, but not more than some ten thousand.
 called AS (
-    SELECT session, count(*) AS calls, sum(hidden) AS hidden, max(at) AS last_at FROM (
-        SELECT session, hidden, at FROM calls
-        WHERE id >= {first} AND outcome <> 'refused' ORDER BY id LIMIT 40000
+    SELECT session, count(*) AS calls, sum(CASE WHEN outcome <> 'refused' THEN hidden ELSE 0 END) AS hidden,
+        max(at) AS last_at, {sums}
+    FROM (
+        SELECT session, hidden, at, outcome FROM calls
+        WHERE id >= {first} ORDER BY id LIMIT 40000
     ) AS some_calls GROUP BY session
 ),
 missed AS (
@@ -111,7 +119,7 @@ missed AS (
     ) AS some_misses GROUP BY session
 )
 SELECT {columns}, coalesce(called.calls, 0), coalesce(called.hidden, 0), coalesce(missed.misses, 0),
-    coalesce(called.last_at, 0.0)
+    coalesce(called.last_at, 0.0), coalesce(called.refused, 0), coalesce(called.failed, 0)
 FROM wanted AS sessions
 LEFT JOIN called ON called.session = sessions.key LEFT JOIN missed ON missed.session = sessions.key
 ORDER BY sessions.started_at DESC
@@ -142,17 +150,16 @@ SELECT tool, sum(called), sum(missed), max(at) FROM (
 """
 _COUNTS: Final = """
 WITH own AS MATERIALIZED (SELECT key, client FROM sessions WHERE profile = :profile)
-SELECT 3600.0 * hour, client, sum(called), sum(hidden), sum(missed), sum(searched) FROM (
-    SELECT session, CAST(at AS INTEGER) / 3600 AS hour, count(*) AS called, sum(hidden) AS hidden, 0 AS missed,
-        0 AS searched
+SELECT 3600.0 * hour, client, sum(called), sum(hidden), sum(missed), sum(searched), sum(refused), sum(failed) FROM (
+    SELECT session, CAST(at AS INTEGER) / 3600 AS hour, count(*) AS called,
+        sum(CASE WHEN outcome <> 'refused' THEN hidden ELSE 0 END) AS hidden, 0 AS missed, 0 AS searched, {sums}
     FROM (
-        SELECT session, at, hidden FROM calls WHERE outcome <> 'refused'
-        ORDER BY id DESC LIMIT :latest
+        SELECT session, at, hidden, outcome FROM calls ORDER BY id DESC LIMIT :latest
     ) AS latest WHERE at >= :since GROUP BY session, hour
-    UNION ALL SELECT session, CAST(at AS INTEGER) / 3600 AS hour, 0, 0, count(*), 0
+    UNION ALL SELECT session, CAST(at AS INTEGER) / 3600 AS hour, 0, 0, count(*), 0, 0, 0
     FROM (SELECT session, at FROM misses WHERE at >= :since ORDER BY at DESC LIMIT :fewer) AS latest
     GROUP BY session, hour
-    UNION ALL SELECT session, CAST(at AS INTEGER) / 3600 AS hour, 0, 0, 0, count(*)
+    UNION ALL SELECT session, CAST(at AS INTEGER) / 3600 AS hour, 0, 0, 0, count(*), 0, 0
     FROM (SELECT session, at FROM discoveries WHERE at >= :since ORDER BY at DESC LIMIT :fewer) AS latest
     GROUP BY session, hour
 ) AS done JOIN own ON own.key = done.session GROUP BY hour, client
@@ -168,7 +175,7 @@ class BrowseStore(Subject):
         columns = ", ".join(f"sessions.{name}" for name in SessionRecord.__struct_fields__)
         values = (before, profile, profile, client, client, limit)
         (first,) = self._database.rows(_FIRST_CALL, values)[0]
-        query = _SUMS.format(columns=columns, first=int(first))
+        query = _SUMS.format(columns=columns, first=int(first), sums=_ENDS)
         return [_read_sum(row) for row in self._database.rows(query, values)]
 
     def calls_of(self, session: str, most: int) -> list[Call]:
@@ -209,7 +216,7 @@ class BrowseStore(Subject):
     def counts(self, profile: str, since: float, latest: int) -> list[ProfileCount]:
         """Return what one profile did since a time, by hour and client, among the latest calls of all profiles."""
         rows = self._database.rows(
-            _COUNTS,
+            _COUNTS.format(sums=_ENDS),
             {"profile": profile, "since": since, "latest": latest, "fewer": latest // 5},
         )
         return [ProfileCount(*row) for row in rows]
@@ -221,5 +228,5 @@ class BrowseStore(Subject):
 
 
 def _read_sum(row: tuple[Any, ...]) -> SessionSum:
-    *record, calls, hidden, misses, last_at = row
-    return SessionSum(SessionRecord(*record), calls, hidden, misses, last_at)
+    *record, calls, hidden, misses, last_at, refused, failed = row
+    return SessionSum(SessionRecord(*record), calls, hidden, misses, last_at, refused, failed)

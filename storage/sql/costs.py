@@ -22,12 +22,12 @@ _OTHERS: Final = 4
 """Records of the other tables that a part holds at most, for each call that it may hold."""
 _SUMS = Table("costs", CostSum)
 _TURNS: Final = {
-    "exposures": "CASE WHEN reason IN ('hint', 'prompt', 'named') THEN 'hint' ELSE 'list' END, tokens, 0",
-    "discoveries": "'discovery', tokens, 0",
-    "calls": "'call', 0, hidden",
-    "misses": "'miss', 0, CASE WHEN call > 0 THEN 1 ELSE 0 END",
+    "exposures": "CASE WHEN reason IN ('hint', 'prompt', 'named') THEN 'hint' ELSE 'list' END, tokens, 0, ''",
+    "discoveries": "'discovery', tokens, 0, ''",
+    "calls": "'call', 0, hidden, outcome",
+    "misses": "'miss', 0, CASE WHEN call > 0 THEN 1 ELSE 0 END, ''",
 }
-"""By table of the log: kind, tokens and hidden of its turns."""
+"""By table of the log: kind, tokens, hidden and outcome of its turns."""
 _FINISHED: Final = "finished"
 """The mark that holds `LogPart.finished`."""
 _TABLES: Final = {
@@ -82,12 +82,12 @@ class CostStore(Subject):
             end = self._end_of(table, done, until, most)
             ends[table], starts[table] = (done, end), start
             query = f"SELECT session, at, {columns}, id FROM {table} WHERE id > ? AND id <= ?"  # noqa: S608
-            for session, at, kind, tokens, hidden, id in self._database.each_row(query, (start, end)):
+            for session, at, kind, tokens, hidden, outcome, id in self._database.each_row(query, (start, end)):
                 if id <= done:
                     own = unfinished.get(session)
                     if own is None or at < own["since"] or id < own[table]:
                         continue
-                turns.append(CostEvent(session, at, kind, tokens, bool(hidden), id))
+                turns.append(CostEvent(session, at, kind, tokens, bool(hidden), id, outcome))
         events = [
             Event(at, kind, text, bool(ok), handle, session)
             for table, query in _EVENTS.items()

@@ -40,7 +40,15 @@ def m028_misses_by_kind(db: Database) -> None:
     db.table("misses").create_index(schema.BY_KIND)
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (m027_first_probability, m028_misses_by_kind)
+def m029_refused_and_failed_calls(db: Database) -> None:
+    """Count the calls that were refused, and those that failed, where the log is added up."""
+    for name in ("refused", "failed"):
+        db.table("costs").add_column(name, int, not_null_default=0)
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (
+    m027_first_probability, m028_misses_by_kind, m029_refused_and_failed_calls,
+)  # fmt: skip
 """The steps after `BASE`, in order. What a released step creates never changes."""
 NEWEST: Final = BASE + len(MIGRATIONS)
 

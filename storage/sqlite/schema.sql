@@ -236,7 +236,7 @@ CREATE TABLE "costs" (
    "rated_hidden" INTEGER NOT NULL DEFAULT 0,
    "rated_misses" INTEGER NOT NULL DEFAULT 0,
    "rated_discoveries" INTEGER NOT NULL DEFAULT 0,
-   "rated_read_tokens" INTEGER NOT NULL DEFAULT 0,
+   "rated_read_tokens" INTEGER NOT NULL DEFAULT 0, "refused" INTEGER NOT NULL DEFAULT 0, "failed" INTEGER NOT NULL DEFAULT 0,
    PRIMARY KEY ("period", "client")
 );
 

@@ -69,6 +69,44 @@ def test_a_day_has_what_was_listed_found_and_missed_and_days_without_a_call_are_
     assert len(month.days) == month.days_back == 30 and month.days[-15:][1:] == page.days
 
 
+def test_each_need_of_a_day_counts_once_however_a_call_of_it_ended(tmp_path: Path) -> None:
+    path, now = write_config(tmp_path), time.time()
+    with fill(path) as store:
+        ran, lost = replace(CALL, session="s1", at=now - 60, hidden=False), replace(MISS, session="s1", at=now - 60)
+        refused = replace(ran, hidden=True, outcome="refused")
+        denied = replace(lost, noticed="bridge", cause="denied", recovered="no", call=1)
+        store.calls.record([refused], [denied])
+        store.calls.record([refused, ran, replace(ran, outcome="tool_error", at=now - 50)])
+        found = replace(lost, noticed="discovery", recovered="discovered", call=1)
+        store.calls.record([replace(ran, hidden=True)], [found])
+        search = replace(lost, tool="", noticed="search", cause="unused", recovered="no", call=0)
+        name = replace(lost, tool="order_pizza", noticed="unknown_name", recovered="suggested", call=0)
+        store.calls.record([], [search, name])
+        calls, misses = store.calls.recent(-1), store.calls.misses(0.0)
+    page = overview.read_overview(load(path), ALL)
+    assert (page.days[-1].listed, page.days[-1].named, page.days[-1].found, page.days[-1].missed) == (2, 0, 1, 2)
+    ran_at_all = [each for each in calls if each.outcome != "refused" and each.at > now - 90]
+    assert page.days[-1].needs == len(ran_at_all) + sum(each.recovered == "no" for each in misses if each.at > now - 90)
+    assert page.calls == "5 calls (2 refused, 1 failed)"
+    assert (page.kinds, page.misses, page.lost) == (
+        "2 of tools, 1 of a search after which no tool was called, 1 of a name that no server has", 4, 2,
+    )  # fmt: skip
+    assert sum(each.count for each in page.most_missed) == page.misses
+    assert {name: each.misses for name, each in page.clients.items()} == {"(unknown)": page.misses}
+
+
+def test_what_is_not_named_of_many_misses_is_counted_as_others(tmp_path: Path) -> None:
+    path, now = write_config(tmp_path), time.time()
+    with fill(path) as store:
+        for number in range(9):
+            missed = replace(MISS, session="s1", tool=f"sky__t{number}", at=now - 60, call=0)
+            store.calls.record([], [missed] * (number + 1))
+    page = overview.read_overview(load(path), ALL)
+    named = [(each.name, each.count, each.address) for each in page.most_missed]
+    assert named[0] == ("sky__t8", 9, "misses?tool=sky__t8") and named[-1] == ("4 others", 10, "misses")
+    assert sum(each.count for each in page.most_missed) == page.misses == 45
+
+
 def test_the_overview_of_a_new_user_is_empty_and_names_the_servers(tmp_path: Path) -> None:
     page = overview.read_overview(load(write_config(tmp_path)), ALL)
     assert (page.bound, page.days, page.missed, page.proxies) == (None, (), [], 0)
@@ -94,8 +132,10 @@ async def test_misses_of_tools_stand_apart_from_searches_and_each_link_says_what
         page = (await client.get("/")).text
     _, missed, _ = read_answers(page)
     assert missed[:2] == [
-        "2 misses of tools", "Apart from these: after 3 searches no tool was called. In all: 0 calls.",
-    ]  # fmt: skip
+        "5 misses",
+        "2 of tools, 3 of searches after which no tool was called. After 3 of these 5 the client called nothing of the"
+        " kind. In all: 0 calls.",
+    ]
     links = re.findall(r'href="\./misses([^"]*)">([^<]*)</a> (\d+ times?)', page)
     assert links == [
         (f"?tool={MISS.tool}", MISS.tool, "2 times"),
@@ -123,7 +163,7 @@ async def test_the_first_screen_says_what_was_saved_what_was_missed_and_what_to_
         "In 1 call models read about 300 tokens of lists, answers and hints. With all tools of today listed,"
         " the same call would have read 120: foretool cost 180 more."
     )
-    assert missed[:2] == ["1 miss of a tool", "In all: 1 call."]
+    assert missed[:2] == ["1 miss", "1 of tools. In all: 1 call."]
     assert todo[0] == "Nothing"
 
 

@@ -26,7 +26,7 @@ def test_misses_are_counted_by_tool(path: Path, capsys: pytest.CaptureFixture[st
     out = capsys.readouterr().out
     row = next(line for line in out.splitlines() if "sky__forecast" in line)
     assert row.split()[:6] == ["sky__forecast", "1", "budget", "1", "1", "80"]
-    assert "1 miss: hidden tools were needed 1 time. What the causes mean:" in out
+    assert "1 miss: 1 of tools. What the causes mean:" in out
     assert "`foretool misses 1` explains number 1." in out
 
 
@@ -35,7 +35,7 @@ def test_a_hundred_misses_of_one_tool_are_one_row(path: Path, capsys: pytest.Cap
         store.calls.record([], [replace(MISS, tool="sky__moon", at=float(at)) for at in range(100)])
     assert run(["misses", "--config", str(path)]) == 0
     out = capsys.readouterr().out
-    assert out.count("sky__moon") == 1 and "101 misses: hidden tools were needed 101 times." in out
+    assert out.count("sky__moon") == 1 and "101 misses: 101 of tools." in out
     assert run(["misses", "--all", "--limit", "200", "--config", str(path)]) == 0
     assert capsys.readouterr().out.count("sky__moon") == 100
     assert run(["misses", "--all", "--limit", "1", "--config", str(path)]) == 0
@@ -99,7 +99,7 @@ def test_searches_without_a_call_are_counted_apart_from_hidden_tools(
         store.calls.record([], [vain, earlier, replace(vain, at=3.0, noticed="nothing_found")])
     assert run(["misses", "--config", str(path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "4 misses: hidden tools were needed 1 time, after 3 searches no tool was called." in out
+    assert "4 misses: 1 of tools, 3 of searches after which no tool was called." in out
     assert run(["misses", "--json", "--config", str(path)]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["total"], told["hidden"], told["searches"]) == (4, 1, 3)

@@ -49,7 +49,7 @@ def test_a_running_proxy_shows_each_upstream(tmp_path: Path, capsys: pytest.Capt
         ["calc", "running", "2", "min", "legacy", "3", "1", "7"],
         ["calc", "stderr:", "calc", "is", "listening"],
     ]
-    assert "3 tools, 1 session, 1 call, 1 discovery, 1 miss, 1 client" in out
+    assert "3 tools, 1 session, 1 call, 1 search, 1 miss, 1 client (all on record)" in out
     assert "record: shape; last call " in out
 
 

@@ -33,7 +33,7 @@ def test_sessions_come_with_their_sums_the_newest_first(store: Store) -> None:
     fill(store)
     ended = replace(FIRST, ended_at=20.0)
     assert store.browsing.sessions(1e9, 10) == [
-        SessionSum(SECOND, 2, 1, 1, 102.0),
+        SessionSum(SECOND, 3, 1, 1, 103.0, refused=1),
         SessionSum(ended, 3, 0, 0, 13.0),
     ]
     assert [each.session.key for each in store.browsing.sessions(100.0, 10)] == ["s1"]
@@ -85,7 +85,7 @@ def test_what_a_profile_did_is_counted_by_hour_and_client(store: Store) -> None:
     later = replace(CALL, session="s2", tool=B, at=7300.0)
     store.calls.record([later])
     assert store.browsing.counts("work", 0.0, 100) == [
-        ProfileCount(0.0, "codex", 2, 1, 1, 0),
+        ProfileCount(0.0, "codex", 3, 1, 1, 0, refused=1),
         ProfileCount(7200.0, "codex", 1, 0, 0, 0),
     ]
     assert store.browsing.counts("work", 7200.0, 100) == [ProfileCount(7200.0, "codex", 1, 0, 0, 0)]
