@@ -473,7 +473,11 @@ def _asked(
             unknown.append(name)
             near = close_names(name, catalog, reach)
             found += [Ranked(one, 0.5, {"name": 0.5}, (f"close to {name!r}",)) for one in near[:3]]
-    return list({each.tool: each for each in found}.values()), unknown, shared
+    best: dict[ToolId, Ranked] = {}
+    for each in found:  # a tool may be asked for by its name and be close to a name that no tool has
+        if each.tool not in best or each.score > best[each.tool].score:
+            best[each.tool] = each
+    return list(best.values()), unknown, shared
 
 
 def _by_fit(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from fakes import FakeUpstream, config_of, search_over, tool
 from requirements import requirement
 
@@ -110,6 +111,15 @@ def test_an_unknown_name_gives_those_close_to_it_and_says_so() -> None:
     answer = asked(catalog("multiply"), names=["calc__multply"])
     assert [match["name"] for match in answer.structured["matches"]] == ["calc__multiply"]
     assert "close to 'calc__multply'" in answer.structured["matches"][0]["why"]
+    assert "No tool is called 'calc__multply'" in answer.structured["advice"]
+
+
+@requirement("discovery:names")
+@pytest.mark.parametrize("names", [["calc__multiply", "calc__multply"], ["calc__multply", "calc__multiply"]])
+def test_a_tool_that_is_asked_for_by_its_name_is_not_marked_as_close_to_another_one(names: list[str]) -> None:
+    answer = asked(catalog("multiply", "add"), names=names)
+    (match,) = answer.structured["matches"]
+    assert (match["name"], match["why"]) == ("calc__multiply", "name")
     assert "No tool is called 'calc__multply'" in answer.structured["advice"]
 
 
