@@ -477,6 +477,10 @@ def kind_of_miss(noticed: Noticed, *, is_of_call: bool) -> MissKind:
     return "name" if noticed == "unknown_name" else "tool"
 
 
+UNSERVED: Final = "add a server that has such a tool: probably none of yours does"
+"""The change that would have helped a search whose answer doubted that any tool of it serves."""
+
+
 class Miss(Struct, frozen=True):
     """A needed tool that the client did not see, or that it went round (`bypass`)."""
 

@@ -17,7 +17,9 @@ from rich.text import Text
 
 from foretool.desk.page.background import BackgroundCommand
 from foretool.desk.page.forms import FormError
+from foretool.desk.replay.effect import measure_diagnosis
 from foretool.server import offline
+from foretool.server.commands.one_miss import PATIENCE_S
 from foretool.server.config.loader import Config
 from foretool.server.ledger.diffs import diff_lines
 from foretool.server.ledger.fixes import Fix, FixProblem, MeasuredFix, MissDiagnosis, diagnose_miss, edit_config
@@ -55,7 +57,8 @@ class FixPage(Struct, frozen=True):
     tool: str
     listed_now: bool | None
     fixes: Sequence[ShownFix]
-    """The best comes first once they were tried; those that do harm are left out then."""
+    """The best comes first. Those that do harm to the tasks on record are left out, and those that help none of them if
+    another does."""
     work: BackgroundCommand | None
     """The trial of the changes; None if nobody has asked for it."""
 
@@ -75,15 +78,22 @@ def try_fixes(config: Config, id: int) -> tuple[str, ...]:
     return ("misses", str(id), "--json", f"--config={config.path}")
 
 
+class _Found(Struct, frozen=True):
+    """Why a tool was missed, and what each change would have done to as many tasks as there is time for."""
+
+    diagnosis: MissDiagnosis
+    measured: tuple[MeasuredFix, ...]
+
+
 class Diagnoses:
     """Keeps what was found about the latest misses for `KEPT_S`: finding it takes some tenths of a second, and a page
     that waits for the trial of its changes asks each second."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._kept: OrderedDict[tuple[object, int], tuple[float, MissDiagnosis | None]] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, int], tuple[float, _Found | None]] = OrderedDict()
 
-    def read(self, config: Config, id: int) -> MissDiagnosis | None:
+    def read(self, config: Config, id: int) -> _Found | None:
         """Return why a tool was missed and what would have shown it; None if there is no such miss. Raises
         `StorageError`."""
         key, now = (config.stamp, id), self._clock()
@@ -95,22 +105,28 @@ class Diagnoses:
         return kept[1]
 
 
-def _diagnose(config: Config, id: int) -> MissDiagnosis | None:
+def _diagnose(config: Config, id: int) -> _Found | None:
     with offline.open_offline(config) as app:
-        miss = app.store.calls.miss(id)
-        return diagnose_miss(app, miss) if miss is not None else None
+        if (miss := app.store.calls.miss(id)) is None:
+            return None
+        found = diagnose_miss(app, miss)
+        changes_config = any(each.changes for each in found.fixes)
+        return _Found(found, tuple(measure_diagnosis(app, found, PATIENCE_S)) if changes_config else ())
 
 
 def read_fixes(config: Config, id: int, work: BackgroundCommand | None, diagnoses: Diagnoses) -> FixPage | None:
     """Return what can be done about a miss; None if there is no such miss. Raises `StorageError`."""
-    found = diagnoses.read(config, id)
-    if found is None:
+    read = diagnoses.read(config, id)
+    if read is None:
         return None
-    tried = msgspec.json.decode(work.answer, type=_Answer).fixes if work is not None and work.answer else ()
-    measured = {key_of(each.fix): each for each in tried}
+    found = read.diagnosis
+    tried = msgspec.json.decode(work.answer, type=_Answer).fixes if work and work.answer else read.measured
+    measured = {key_of(each.fix): each for each in tried if not each.is_worse}
+    if any(each.is_advised and each.effect is not None for each in measured.values()):
+        measured = {key: each for key, each in measured.items() if not each.spares_nothing}
     order = list(measured)
-    # What was tried and is not among the answers would do the tasks on record harm.
-    offered = [fix for fix in found.fixes if not measured or key_of(fix) in measured]
+    # What was tried and is not among these does the tasks on record harm, or helps none of them while another does.
+    offered = [fix for fix in found.fixes if not tried or key_of(fix) in measured]
     shown = [_show(config, fix, measured.get(key_of(fix))) for fix in offered]
     shown.sort(key=lambda each: order.index(each.key) if each.key in measured else len(order))
     return FixPage(found.why, found.tool, found.listed_now, shown, work)

@@ -26,6 +26,7 @@ from foretool.server.lists.hidden import HiddenTools, Why
 from foretool.server.recording.calibration import SUFFICES
 from foretool.storage.episodes import GAP_S, are_alike
 from foretool.storage.records import (
+    UNSERVED,
     Cause,
     Discovery,
     Match,
@@ -643,7 +644,7 @@ def _explain_search(
         change = "none: words alone decided, because search by meaning was still being prepared; later searches have it"
         return "preparing", change
     if discovery.matches:
-        return "unused", "not known"
+        return "unused", UNSERVED if discovery.level in ("low", "none") else "not known"
     if matching and not is_by_name:
         change = "describe the task in the words of the tool, or describe its server (server setting `description`)"
         return "gate", change

@@ -111,7 +111,11 @@ def _print_story(details: MissDetails) -> None:
 
 
 def _say_unknown(id: int) -> int:
-    return complain(f"misses: there is no miss {id}; `foretool misses --all` lists all misses", WRONG)
+    return complain(
+        f"misses: there is no miss {id}; `foretool misses --all` lists all of them (a number stays free where it turned"
+        " out that nothing was missed)",
+        WRONG,
+    )
 
 
 def fix_miss(path: Path | None, id: int, kind: str | None, *, agreed: bool, dry_run: bool, replays: bool) -> int:

@@ -15,6 +15,8 @@ from foretool.server.lists.maker import ListMaker, View
 from foretool.server.lists.pages import has_page
 from foretool.storage.records import Cause, Policy, ToolId
 
+KEPT_FOR_USE: Final = "what the list has left is kept for tools in use and for names"
+"""Why a list lacks a candidate although it has room."""
 _FRESH_S: Final = 1.0
 """How long usage that was read for one miss may explain others, in seconds: reading it and ranking all tools takes
 milliseconds."""
@@ -61,7 +63,7 @@ class HiddenTools:
             change = f'pin {tool}, or set "policy": "frozen": this list keeps {tokens:,} tokens for what it gains'
             return Why("policy", rank, len(ranked), change)
         if rank and view.tokens + self._inputs.catalog.tokens(tool) <= view.budget:
-            change = f"pin {tool}: it fits, but what the list has left is kept for tools in use and for names"
+            change = f"pin {tool}: it fits, but {KEPT_FOR_USE}"
             return Why("budget", rank, len(ranked), change)
         if rank:
             return Why("budget", rank, len(ranked), f"raise list_tokens over {view.budget}, or pin {tool}")

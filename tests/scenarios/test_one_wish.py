@@ -9,7 +9,7 @@ import pytest
 from fakes import LIST_CHANGED, Asked, FakeUpstream, Json, Stage, config_of, failing_store, proxy_over, tool
 from requirements import requirement
 
-from foretool.server.ledger.story import read_story
+from foretool.server.ledger.story import read_story, say_why
 
 pytestmark = pytest.mark.anyio
 
@@ -196,6 +196,18 @@ async def test_a_call_of_a_server_that_a_search_told_to_be_down_is_one_miss(task
     assert {each.outcome for each in store.calls.recent(-1) if each.tool == "sky__report"} == {"refused"}
     told = [step.what for step in read_story(store, misses[-1])]
     assert any(each.startswith("called sky__report through our bridge: refused") for each in told)
+
+
+async def test_a_search_for_what_no_server_has_says_so() -> None:
+    store, _ = failing_store()
+    async with proxy_over(make_calc(), make_sky(), store=store, policy="frozen") as stage:
+        await begin(stage, "send a fax about the moon to a lawyer and book a flight")
+        found = store.discoveries.recent(1)[0]
+        await stage.client.call_tool("calc__add", {})
+    (miss,) = store.calls.misses(0.0)
+    assert found.level == "low" and found.matches and miss.cause == "unused"
+    assert "probably no server of yours has such a tool" in say_why(miss)
+    assert miss.change == "add a server that has such a tool: probably none of yours does"
 
 
 async def begin(stage: Stage, task: str, **more: Any) -> None:

@@ -42,7 +42,8 @@ def test_each_change_shows_what_it_writes_and_no_secret(tmp_path: Path) -> None:
     page = fixing.read_fixes(load(record(path)), 2, None, fixing.Diagnoses())
     assert page is not None and not page.is_trying and page.listed_now is False
     pin = next(each for each in page.fixes if each.fix.kind == "pin")
-    assert any(MOON in line.plain for line in pin.lines) and pin.measured is None
+    assert any(MOON in line.plain for line in pin.lines)
+    assert pin.measured is not None and pin.measured.spares_nothing and not pin.is_advised, "the page says so at once"
     assert secret not in repr([line.plain for each in page.fixes for line in each.lines])
     assert len({each.key for each in page.fixes}) == len(page.fixes)
     assert fixing.read_fixes(load(path), 9, None, fixing.Diagnoses()) is None
@@ -73,7 +74,7 @@ def test_what_was_found_is_kept_for_a_while_and_not_after_a_change_of_the_config
     assert again == first and again is not first
     path.write_text(path.read_text().replace('"foretool": {', '"foretool": {"pin": ["sky__moon"], ', 1))
     changed = diagnoses.read(load(path), 2)
-    assert changed is not None and changed.listed_now and not first.listed_now
+    assert changed is not None and changed.diagnosis.listed_now and not first.diagnosis.listed_now
 
 
 def test_a_form_names_a_change_of_this_miss_alone(path: Path) -> None:

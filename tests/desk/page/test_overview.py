@@ -92,7 +92,7 @@ def test_each_need_of_a_day_counts_once_however_a_call_of_it_ended(tmp_path: Pat
         "2 of tools, 1 of a search after which no tool was called, 1 of a name that no server has", 4, 2,
     )  # fmt: skip
     assert sum(each.count for each in page.most_missed) == page.misses
-    assert {name: each.misses for name, each in page.clients.items()} == {"(unknown)": page.misses}
+    assert {name: each.misses for name, each in page.clients.items()} == {"cursor": page.misses}
 
 
 def test_what_is_not_named_of_many_misses_is_counted_as_others(tmp_path: Path) -> None:
