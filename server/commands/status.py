@@ -327,7 +327,7 @@ def _print(status: Status, verbose: bool) -> None:
     }
     ranks = ", ".join(map("".join, said.items()))
     output.say_fact("encoder", f"only words rank: {encoding.problem}" if encoding.problem else ranks)
-    last = f"; last call {output.ago(recording.last_call)}, last discovery {output.ago(recording.last_discovery)}"
+    last = f"; last call {output.ago(recording.last_call)}, last search {output.ago(recording.last_discovery)}"
     output.say_fact("recorder", f"record: {recording.level}{'' if status.storage_trouble else last}")
     if status.telemetry != "off":
         output.say_fact("telemetry", f"{status.telemetry}: {_SENT[status.telemetry]} go to a collector")

@@ -37,7 +37,7 @@ def config(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 COMMANDS: dict[str, tuple[str, int]] = {
     "": ("2 servers, 3 tools", 0),
-    "status": ("1 call, 1 discovery, 1 miss", 0),
+    "status": ("1 call, 1 search, 1 miss", 0),
     "status --json": ('"calls": 1', 0),
     "misses": ("sky__forecast", 0),
     "misses 1": ("weather in Paris", 0),
