@@ -20,6 +20,7 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.jsonrpc import Message, Raw, RpcError
+from foretool.server.transports.upstream.base import LAST_LINE
 from foretool.server.trust.questions import QuestionRefused, prepare_log, prepare_questions, prepare_sign_in
 from foretool.server.trust.text import clean_params
 from foretool.server.upstreams.connection import Lost, Reply, Request
@@ -29,8 +30,8 @@ from foretool.storage.records import Era
 OnReply = Callable[[Exchange, Reply], None]
 """Takes the reply of an upstream and the exchange to answer with it, which may be a retry of the first one."""
 
-_LONGEST_REASON: Final = 240
-"""Characters of why a reply is lost that a client is told: a server's last line on stderr may be very long."""
+_LONGEST_LINE: Final = 200
+"""Characters of a server's last line on stderr that a client is told."""
 
 log = logging.getLogger("foretool.forwarder")
 
@@ -121,7 +122,8 @@ class Forwarder:
         if bearer is not None and bearer.asks_for_sign_in(lost.reason):
             return sign_in_text(upstream.name, bearer.problem)
         # A secret is taken out before the cut, which could leave half of it.
-        short = msgspec.structs.replace(lost, reason=cut_at_word(self._config.redact(lost.reason), _LONGEST_REASON))
+        why, mark, line = self._config.redact(lost.reason).partition(LAST_LINE)
+        short = msgspec.structs.replace(lost, reason=f"{why}{mark}{cut_at_word(line, _LONGEST_LINE)}")
         code, has_worked = self._code(upstream, lost), upstream.up_at > 0.0
         text = lost_text(upstream.name, short, what, code, has_worked=has_worked, only_reads=only_reads)
         return self._config.redact(text)

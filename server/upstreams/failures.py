@@ -14,6 +14,7 @@ from typing import Final
 from foretool.server.config.codes import Code
 from foretool.server.config.servers import Server
 from foretool.server.setup.installation import program_hint
+from foretool.server.transports.upstream.base import LAST_LINE
 from foretool.server.upstreams.causes import Cause, find_cause, telling_line
 from foretool.server.upstreams.connection import IN_PLACE, NO_REQUEST, NOT_MCP
 from foretool.server.upstreams.cures import find_cure
@@ -54,7 +55,7 @@ def explain_failure(
 
 
 def _local_cause(server: Server, error: str, stderr: Sequence[str], skipped_lines: int, timeout_s: float) -> Cause:
-    said = error.partition("; last stderr line: ")[0]
+    said = error.partition(LAST_LINE)[0]
     if cause := _never_started(said) or _writes_no_mcp(said):
         return cause
     found = find_cause(stderr, said)

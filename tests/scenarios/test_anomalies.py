@@ -107,4 +107,4 @@ async def test_whatever_happens_at_the_kth_answer_the_client_gets_one_clear_answ
         numbers = [arguments["n"] for _, arguments in upstream.calls]
         # Each call that reached the upstream is on record once, as sent.
         assert len([call for call in calls if call.sent]) == len(numbers)
-    assert outcomes <= {"ok", "lost", "error", "tool_error"}
+    assert outcomes <= {"ok", "lost", "error", "tool_error", "refused"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from foretool.server.protocol.jsonrpc import Message
 
@@ -11,6 +11,9 @@ from foretool.server.protocol.jsonrpc import Message
 class LinkError(Exception):
     """A link could not be opened; the message names the reason and the way out in one line."""
 
+
+LAST_LINE: Final = "; last stderr line: "
+"""What stands in the reason why a process ended before the last line that it wrote."""
 
 Verdict = Literal["repeat", "refused", "other"]
 """What a 401 or 403 means: the request may succeed with another token, it will not, or it is about something else."""

@@ -28,7 +28,7 @@ from foretool.server.system.strays import MARK, end_strays, find_descendants
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 from foretool.server.transports.tasks import SLICE_S
 from foretool.server.transports.upstream.allowance import Allowance, StepWatch
-from foretool.server.transports.upstream.base import Link, LinkError, Receiver
+from foretool.server.transports.upstream.base import LAST_LINE, Link, LinkError, Receiver
 from foretool.server.transports.upstream.loading import Loading, is_launcher
 
 _PIECE: Final = 64 * 1024
@@ -341,7 +341,7 @@ class StdioLink(Link):
             self._loop.call_later(0.004, self._report_end, looks - 1)
             return
         why = "closed its output" if code is None else _exit_reason(code)
-        last = f"; last stderr line: {self._errors[-1]!r}" if self._errors else ""
+        last = f"{LAST_LINE}{self._errors[-1]!r}" if self._errors else ""
         self._receiver.on_closed(why + last)
 
     async def close(self) -> None:
