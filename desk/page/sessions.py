@@ -28,7 +28,7 @@ _MOST: Final = 400
 """How many calls, searches and misses of one session are shown, from its beginning."""
 
 
-class Revealed(StoryStep, frozen=True):
+class Revealed(StoryStep, frozen=True, kw_only=True):
     """A step that was a miss, or revealed one."""
 
     miss: int
@@ -85,4 +85,4 @@ def tell_other_misses(calls: Sequence[Call], misses: Sequence[Miss]) -> list[Sto
 
 
 def _reveal(step: StoryStep, miss: int) -> Revealed:
-    return Revealed(step.at, step.kind, step.what, step.tokens, miss)
+    return Revealed(step.at, step.kind, step.what, step.tokens, miss=miss)

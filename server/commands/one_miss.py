@@ -104,10 +104,10 @@ def _print_story(details: MissDetails) -> None:
         # What revealed the miss may have the same time, and comes after it all the same.
         apart = abs(step.at - details.miss.at)
         when = f"{output.span(apart) if apart >= _MOMENT_S else 'just'} {side}"
-        if step.kind == "miss":
+        if step.is_own:
             when, side = "now", "after"
         text = f'the user asked: "{step.what}"' if step.kind == "prompt" else f"the client {step.what}"
-        output.say_fact(when, f"{text}{tokens}", "yellow" if step.kind == "miss" else "", indent=2, column=14)
+        output.say_fact(when, f"{text}{tokens}", "yellow" if step.is_own else "", indent=2, column=14)
 
 
 def _say_unknown(id: int) -> int:

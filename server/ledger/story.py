@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.server.lists.hidden import KEPT_FOR_USE
 from foretool.server.system.counts import name_some, plural
@@ -179,6 +180,8 @@ class StoryStep(Struct, frozen=True):
     """What the client did or got; of a prompt, what the user asked."""
     tokens: int
     """Tokens that it put before the model; 0 if they are not known."""
+    is_own: bool = False
+    """Whether it is the miss that the story is of; a session may hold others."""
 
 
 class MissStory(Struct, frozen=True):
@@ -240,7 +243,7 @@ def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[Story
     found += map(tell_search, store.discoveries.of_session(miss.session, since, until))
     others = store.browsing.misses_of(miss.session, _MOST_OTHERS)
     found += [tell_miss(each) for each in others if each.kind == "name" and each.id != miss.id and each.at <= until]
-    own = tell_miss(miss)
+    own = replace(tell_miss(miss), is_own=True)
     # (time, order at one time, step)
     placed = [(step.at, _ORDER.index(step.kind), step) for step in (*found, own)]
     revealed = store.calls.get(miss.call) if miss.call else None

@@ -29,6 +29,7 @@ def test_a_miss_is_a_timeline_in_order(path: Path) -> None:
     assert page is not None
     assert [step.kind for step in page.story] == ["session", "list", "search", "miss", "call"]
     assert [step.what for step in page.story if step.kind == "miss"] == ["needed sky__forecast, which it did not see"]
+    assert [step.kind for step in page.story if step.is_own] == ["miss"]
     assert misses.read_miss(load(path), ALL, 2) is None
 
 

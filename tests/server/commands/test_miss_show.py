@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from command_fakes import CALC, fill, write_config
+from msgspec.structs import replace
 
 from foretool.server.commands.group import run
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, Prompt
+from foretool.storage.records import Call, Discovery, Prompt
 
 
 @pytest.fixture
@@ -81,3 +82,29 @@ def test_a_hostile_text_breaks_no_line(path: Path, capsys: pytest.CaptureFixture
     assert run(["misses", "1", "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out and not any(line.startswith("  now           the client did") for line in out.splitlines())
+
+
+def test_only_the_miss_itself_is_now_and_what_came_before_it_is_told_as_before(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_store(path.parent / "foretool.sqlite3") as store:
+        known = store.calls.miss(1)
+        assert known is not None
+        unknown = replace(known, noticed="unknown_name", cause="unknown", recovered="no", call=0, discovery=0, tokens=0)
+        for at, name in ((101.0, "calc__ad"), (113.0, "calc__addd")):
+            store.calls.record([], [replace(unknown, at=at, tool=name)])
+        store.discoveries.add(Discovery("s1", 101.0, "the moon", (), None, "none", (), 9, 1.0))
+        store.calls.record([call("s1", 101.5)])
+    assert run(["misses", "1", "--config", str(path)]) == 0
+    story = capsys.readouterr().out.partition("What happened:")[2].splitlines()
+    told = [line.strip().partition("the client ")[::2] for line in story if "the client " in line]
+    assert [(side.strip(), " ".join(what.split()[:2])) for side, what in told] == [
+        ("2 s before", "got a"),
+        ("2 s before", "searched for"),
+        ("2 s before", "called calc__ad,"),
+        ("2 s before", "called calc__add:"),
+        ("1 s before", "searched for"),
+        ("now", "needed sky__forecast,"),
+        ("just after", "called sky__forecast:"),
+        ("10 s after", "called calc__addd,"),
+    ]
