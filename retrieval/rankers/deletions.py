@@ -12,13 +12,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from foretool.retrieval.words import in_words
+from foretool.retrieval.words import in_words, terms
 
 UNASKED: Final = 0.5
 """What the score of a tool that deletes is multiplied by where the task asks for nothing of the kind."""
 
 IDLE: Final = 0.8
 """What the score of a tool that only reads is multiplied by where a need begins with a change."""
+
+NEARLY_NAMED: Final = 0.56
+"""From this cosine on a task may name what a tool deletes in other words: "everything you remember" is observations."""
 
 _DELETING: Final = frozenset(("delete", "remove", "erase", "purge", "destroy"))
 _FIRST: Final = "clear"
@@ -82,3 +85,12 @@ def asks_to_change(task: str) -> bool:
 def is_unasked(task: str) -> bool:
     """Return whether a task in English asks for nothing to be deleted."""
     return _ENGLISH.search(task) is not None and not asks_to_delete(task)
+
+
+def deletes_something_else(task: str, name: str, said: str) -> bool:
+    """Return whether a tool deletes, and nothing in the task names what: "delete a file" and a tool that deletes
+    worksheets. `task`: in English; `said`: the name of the server, and what the tool says of itself."""
+    if not deletes(name):
+        return False
+    wanted = terms(_ASKED.sub(" ", task))
+    return bool(wanted) and set(wanted).isdisjoint(terms(f"{in_words(name)} {said}"))

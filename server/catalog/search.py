@@ -459,7 +459,23 @@ class Search(BackgroundWork):
         """Return how sure a ranking is, and how many of its tools to show."""
         from foretool.retrieval.confidence import judge
 
-        return judge(ranking, self._recalibration)
+        judged = judge(ranking, self._recalibration)
+        if judged.level in ("high", "medium") and self._deletes_something_else(ranking):
+            return replace(judged, level="low")
+        return judged
+
+    def _deletes_something_else(self, ranking: Ranking) -> bool:
+        """Return whether the first tool would delete what the task names neither in its words nor by meaning."""
+        from foretool.retrieval.glossary import put_into_english
+        from foretool.retrieval.rankers.deletions import NEARLY_NAMED, deletes_something_else
+
+        first = ranking.ranked[0]
+        tool = self._catalog.get(first.tool)
+        is_near = first.fit is not None and first.fit.cosine >= NEARLY_NAMED
+        if tool is None or not ranking.task or is_near or all(each.named for each in ranking.evidence):
+            return False
+        said = f"{tool.upstream} {jsonrpc.member(Raw(tool.definition), 'description') or ''}"
+        return deletes_something_else(put_into_english(ranking.task), tool.name, said)
 
     async def index(self, patience_s: float) -> bool:
         """Index missing tools and wait `patience_s` for it; returns whether none is left. Indexing then goes on."""

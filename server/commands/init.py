@@ -276,8 +276,9 @@ def _wants_prompt_hook(files: Sequence[Path]) -> bool:
     who = " and ".join(dict.fromkeys(by_client.get(name, name) for name in names)) or "Your client"
     output.say_lines("")
     output.say_paragraph(
-        f"{who} can run foretool at each of your prompts, to name the model likely tools. Your prompts are then on"
-        " record on this machine, like the tasks of searches; foretool forget deletes them."
+        f"{who} can run foretool at each of your prompts, to name the model likely tools: a small model did more than"
+        " twice as many tasks with that. Your prompts are then on record on this machine, like the tasks of searches;"
+        " foretool forget deletes them."
     )
     return click.confirm("Do that?", default=False)
 

@@ -215,3 +215,17 @@ async def test_a_call_is_repeated_for_a_server_that_has_worked(reason: str, way_
         upstream.die()
         result = await stage.client.call_tool("calc__add", {})
     assert text_of(result).endswith(way_out)
+
+
+async def test_a_tool_that_deletes_something_else_is_no_sure_answer() -> None:
+    sheets = FakeUpstream(
+        "excel", [tool("delete_worksheet", "Delete worksheet from workbook."), tool("chart", "Draws.")]
+    )
+    async with proxy_over(sheets) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        sure = await stage.client.discover("delete the worksheet of March")
+        other = await stage.client.discover("delete an old file")
+    assert sure["confidence"] in ("high", "medium")
+    assert (other["matches"] or other["nearest"])[0]["name"] == "excel__delete_worksheet"
+    assert other["confidence"] in ("low", "none")

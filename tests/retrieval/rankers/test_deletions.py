@@ -6,7 +6,14 @@ import pytest
 
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.rankers.deletions import IDLE, UNASKED, deletes, is_unasked, only_reads
+from foretool.retrieval.rankers.deletions import (
+    IDLE,
+    UNASKED,
+    deletes,
+    deletes_something_else,
+    is_unasked,
+    only_reads,
+)
 from foretool.retrieval.ranking import Query
 from tests.support.tools import tool
 
@@ -73,3 +80,20 @@ def test_a_tool_that_only_reads_stands_lower_where_a_step_begins_with_a_change()
     assert score("add 3 and 5 to the note") == score("about the note"), "a sum is no change"
     corpus.replace("notes", [])
     assert not corpus.reading
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "said", "is_else"),
+    [
+        ("delete a file", "delete_worksheet", "excel Delete worksheet from workbook.", True),
+        ("delete my last email", "delete_entities", "memory Delete entities of the knowledge graph", True),
+        ("delete rows 5 to 9", "delete_sheet_rows", "excel Delete one or more rows.", False),
+        ("drop Dave from memory", "delete_entities", "memory Delete entities of the knowledge graph", False),
+        ("delete it", "delete_entities", "memory Delete entities", False),
+        ("read a file", "read_worksheet", "excel Reads a worksheet", False),
+    ],
+)
+def test_a_tool_may_delete_something_else_than_what_the_task_names(
+    task: str, name: str, said: str, is_else: bool
+) -> None:
+    assert deletes_something_else(task, name, said) is is_else
