@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from foretool.server.catalog.embedding_worker import EmbeddingWorker, WorkerChoice
 from foretool.server.catalog.encoders import load_libraries
+from foretool.server.catalog.kept_vectors import KeptVectors
 from foretool.server.config.settings import Settings
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.engine import Lead, StorageError
@@ -75,6 +76,7 @@ class Embedder(BackgroundWork):
     def __init__(self, settings: Settings, catalog: Catalog, store: Store, search: Search) -> None:
         self._catalog = catalog
         self._store = store
+        self._vectors = KeptVectors(store.vectors)
         self._search = search
         self._ensemble: DenseEnsemble | None = None
         self._opening: asyncio.Future[None] | None = None
@@ -165,6 +167,7 @@ class Embedder(BackgroundWork):
             self._search.update_corpus(inf)
             try:
                 await self._work()
+                self.problem = self.problem or self._vectors.refused
             except StorageError as error:
                 self.problem = str(error)
                 log.warning("%s; words alone rank", error)
@@ -185,7 +188,7 @@ class Embedder(BackgroundWork):
             # Servers of a new machine list one after the other, and a search waits for the tools of all of them.
             while await self._embed_missing(settings) and self._opening is not None:
                 pass
-        except (EncoderError, OSError) as error:  # a store that refuses is asked again
+        except (EncoderError, OSError) as error:  # a store that refuses keeps no lead
             self.problem = str(error)
             log.warning("%s; words alone rank", error)
         finally:
@@ -200,7 +203,7 @@ class Embedder(BackgroundWork):
             return False
         corpus = self._search.update_corpus()
         version, digests = corpus.version, {digest for digest in corpus.digests if digest}
-        missing = [await asyncio.to_thread(self._store.vectors.missing, each.key, digests) for each in weights]
+        missing = [await asyncio.to_thread(self._vectors.missing, each.key, digests) for each in weights]
         missing = [await self._take_shipped(each, theirs) for each, theirs in zip(weights, missing, strict=True)]
         count = sum(map(len, missing))
         self._is_long = count > SOON
@@ -226,7 +229,7 @@ class Embedder(BackgroundWork):
                 if self._is_awaited:
                     await self._install_wanted(self._weights or (), settings)
             # Another proxy has kept meanwhile what it had to embed.
-            if missing := await asyncio.to_thread(self._store.vectors.missing, weights.key, missing):
+            if missing := await asyncio.to_thread(self._vectors.missing, weights.key, missing):
                 log.info("embedding %d of %d tools with %s", len(missing), len(self._catalog), weights.name)
                 await self._compute(weights, missing, settings)
 
@@ -243,7 +246,7 @@ class Embedder(BackgroundWork):
     async def _save_embedded(
         self, worker: EmbeddingWorker, weights: Weights, texts: Mapping[bytes, str], settings: Settings
     ) -> None:
-        vectors = self._store.vectors
+        vectors = self._vectors
         new: dict[bytes, bytes] = {}
         done, next_install, first_at = 0, SAVED_AT_ONCE, 0.0
         async for digest, data in worker.embed(texts):
@@ -287,7 +290,7 @@ class Embedder(BackgroundWork):
         if known is None:
             return missing
         found = {key: vector async for key, _, tool in self._read(missing) if (vector := known.find(tool)) is not None}
-        self._store.vectors.save(weights.key, found)
+        self._vectors.save(weights.key, found)
         return missing - found.keys()
 
     async def _take_worker(self, weights: Weights, settings: Settings) -> EmbeddingWorker:
@@ -342,7 +345,7 @@ class Embedder(BackgroundWork):
         for head, each in zip(ensemble.heads, weights, strict=True):
             missing = iter(head.missing(digests))
             while part := list(islice(missing, _ATTACHED_AT_ONCE)):
-                head.add(await asyncio.to_thread(self._store.vectors.load, each.key, part))
+                head.add(await asyncio.to_thread(self._vectors.load, each.key, part))
 
 
 def texts_to_embed(corpus: Corpus, catalog: Catalog) -> Iterator[tuple[bytes, str, Document]]:

@@ -346,7 +346,9 @@ def _print_proxies(status: Status, verbose: bool) -> None:
         output.say(f"  {each.error}")
     for pid in status.unrecorded:
         output.say(f"proxy {pid} runs, and has written no state of its servers into the storage.", "yellow")
-    if not (status.proxies or status.without_storage or status.unrecorded):
+    if status.storage_trouble and not (status.without_storage or status.unrecorded):
+        output.say("Which proxies run is noted in the storage, which cannot be used now.")
+    elif not (status.proxies or status.without_storage or status.unrecorded):
         if find_registered(status.config):
             output.say("No proxy is running. Clients start one themselves; `foretool connect` shows how.")
         else:

@@ -32,6 +32,7 @@ from foretool.server.catalog.embedding_worker import EmbeddingWorker, WorkerChoi
 from foretool.server.catalog.search import Search
 from foretool.server.config.settings import Settings
 from foretool.server.protocol.jsonrpc import raw
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
 from foretool.storage.sqlite.leads import FileLead as Lead
 from foretool.storage.store import Store
@@ -231,6 +232,25 @@ async def test_a_search_waits_for_the_vectors_of_a_server_that_has_just_listed(
         search.find(Query(("read a letter",)), lambda upstream: True, 50, lambda ranking: None)
         await end_of_searches(search)
         assert (search.meaning_in() or 0) > 0
+
+
+async def test_tools_are_ranked_by_meaning_while_the_store_refuses_their_vectors(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
+    search, key = search_over(tools), resolve_weights(folder)[0].key
+    with monkeypatch.context() as full:
+        full.setattr(store.vectors, "save", lambda *_: (_ for _ in ()).throw(StorageError("the disk is full")))
+        async with embedding(folder, tools, store, search) as one, asyncio.timeout(60):
+            found: list[Ranking] = []
+            search.find(Query(("open an issue",)), lambda upstream: True, 50, found.append)
+            await end_of_searches(search)
+            assert "tiny" in found[0].ranked[0].parts and search.meaning_in() is None
+            assert not store.vectors.known(key)
+            full.undo()
+            tools.replace("web", definitions("send_mail"))
+            await settled(one)
+    assert len(store.vectors.known(key)) == 6, "what was refused is kept with what comes next"
 
 
 async def test_a_first_search_waits_for_the_tools_of_servers_that_list_meanwhile(
