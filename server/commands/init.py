@@ -581,7 +581,13 @@ def _undo(own: Path, backups: Path, as_json: bool, *, dry_run: bool) -> int:
         what = "as it was" if path in undone.becomes else "gone, as it was before"
         output.say(f"{edits.short(path)} {is_now} {what}")
     for path in undone.edited:
-        output.say(f"{edits.short(path)} {is_now} as it was, with your edits since")
+        if copy := undone.rewritten.get(path):
+            has = "would have" if dry_run else "has"
+            old = f"{leaving.NOT_AS_WRITTEN} {edits.short(copy)}"
+            said = f"{edits.short(path)} {has} its servers back, with your edits since, but {old}"
+            output.say_paragraph(said, "", "  ", "yellow")
+        else:
+            output.say(f"{edits.short(path)} {is_now} as it was, with your edits since")
     for problem in undone.problems:
         output.say(problem, "yellow")
     if titles := list(dict.fromkeys(each.title for each in client_files(this_machine()) if each.path in put_back)):

@@ -53,7 +53,7 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
                      "installation": installed})  # fmt: skip
         return 0
     for each in planned:
-        output.say(f"{edits.short(each.path)} {each.whole_why}")
+        output.say_paragraph(f"{edits.short(each.path)} {each.whole_why}".replace(f"{Path.home()}/", "~/"), "", "  ")
     for problem in problems:
         output.say(f"Not changed: {problem}", "yellow")
     _say_left(left, place)

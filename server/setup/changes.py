@@ -163,6 +163,8 @@ class Earlier(Struct, frozen=True):
     """The folders that it made for the file, the innermost first."""
     is_gone: bool = False
     """It deleted the file."""
+    copy: Path | None = None
+    """The file among the copies that has what was there before."""
 
 
 Revert = Callable[[Path, bytes, Earlier], bytes]
@@ -183,6 +185,8 @@ class Undone(Struct):
     """Nothing was written: it says what would become of them."""
     becomes: dict[Path, bytes] = {}
     """What a restored or edited file holds; nothing for one that is deleted."""
+    rewritten: dict[Path, Path] = {}
+    """Of the edited files, those whose servers are back, but not as they were written, and where the old text is."""
 
 
 class Run:
@@ -377,7 +381,8 @@ def _moment(folder: Path) -> str:
 def _earlier(folder: Path, kept: _Kept) -> Earlier:
     before = (folder / kept.copy).read_bytes() if kept.copy else None
     written = (folder / kept.written).read_bytes() if kept.written else None
-    return Earlier(before, kept.after, written, tuple(map(Path, kept.made)), kept.is_gone)
+    return Earlier(before, kept.after, written, tuple(map(Path, kept.made)), kept.is_gone,
+                   folder / kept.copy if kept.copy else None)  # fmt: skip
 
 
 def _read_list(path: Path) -> list[_Kept]:
@@ -390,19 +395,21 @@ def _write_list(folder: Path, name: str, kept: Sequence[_Kept]) -> None:
 
 def merge_texts(base: str, one: str, other: str) -> str | None:
     """Return a text with the lines that two others changed in a base; None if they changed the same lines, or lines
-    next to each other."""
+    next to each other. Added lines stand beside those that the other one changed; if both added some at one place,
+    those of `one` come first."""
     lines, regions = base.splitlines(keepends=True), []
     for text in (one, other):
         changed = text.splitlines(keepends=True)
         matcher = difflib.SequenceMatcher(None, lines, changed, autojunk=False)
         regions += [(i, j, changed[k:m]) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
     merged: list[str] = []
-    at = -1
-    for start, end, new in sorted(regions):
-        if start <= at:
+    at, only_adds = -1, False
+    for start, end, new in sorted(regions, key=lambda region: region[:2]):
+        is_beside = start == at and (only_adds or start == end)
+        if start <= at and not is_beside:
             return None
         merged += [*lines[max(at, 0) : start], *new]
-        at = end
+        at, only_adds = end, start == end
     return "".join([*merged, *lines[max(at, 0) :]])
 
 

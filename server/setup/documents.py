@@ -119,25 +119,59 @@ class JsonDocument:
             siblings = [path for path in places.keys if path[:-1] == keys[:-1]]
             self._cut(places, keys, siblings)
 
+    def member_text(self, keys: Keys) -> tuple[str, str] | None:
+        """Return a member as it is written, with the comments before it that `remove` takes too, and the comment behind
+        its comma; None if it is not there."""
+        places = jsonc.places(self._text)
+        if keys not in places.keys:
+            return None
+        key, end = places.keys[keys], places.ends[keys]
+        behind = self._comment_behind(end)
+        line = self._text.rfind("\n", 0, key) + 1
+        start = min(line, self._comments_above(line)) if self._comments_before(key) == line else key
+        return self._text[start:end], behind[1].rstrip("\r") if behind else ""
+
+    def copy_member(self, keys: Keys, source: JsonDocument) -> None:
+        """Add a member, or the outermost object around it that is missing here, as another text has it."""
+        places = jsonc.places(self._text)
+        depth = next((depth for depth in range(1, len(keys)) if keys[:depth] not in places.values), len(keys))
+        written = source.member_text(keys[:depth])
+        if written is None or not isinstance(value_at(self.data(), keys[: depth - 1]), Mapping):
+            self.set(keys, value_at(source.data(), keys))
+        elif keys not in places.values:
+            self._insert_text(keys[: depth - 1], *written)
+
     def _remove_comments(self, keys: Keys) -> None:
         """Remove the comment behind a member on its last line, those before it on its first, and the lines of comments
         right above it."""
         places = jsonc.places(self._text)
         if keys not in places.keys:
             return
-        end = places.ends[keys]
-        if behind := re.compile(r"[ \t]*,?([ \t]*//[^\n]*|[ \t]*/\*[^\n]*?\*/[ \t]*(?=\r?\n))").match(self._text, end):
+        if behind := self._comment_behind(places.ends[keys]):
             self._splice(behind.start(1), behind.end(1), "\r" if behind[1].endswith("\r") else "")
         key = places.keys[keys]
-        start = self._text.rfind("\n", 0, key) + 1
-        if before := re.search(r"^[ \t]*((?:/\*[^\n]*?\*/[ \t]*)+)\Z", self._text[start:key]):
-            self._splice(start + before.start(1), key, "")
-            key = start + before.start(1)
+        line = self._text.rfind("\n", 0, key) + 1
+        if self._comments_before(key) == line:
+            indent = line + len(self._indent_of(key))
+            self._splice(indent, key, "")
+            self._splice(self._comments_above(line), line, "")
+
+    def _comment_behind(self, end: int) -> re.Match[str] | None:
+        """Find the comment behind a value and its comma, on the same line; group 1 is the comment."""
+        pattern = r"(?:[ \t]*,)?([ \t]*//[^\n]*|[ \t]*/\*[^\n]*?\*/[ \t]*(?=\r?\n))"
+        return re.compile(pattern).match(self._text, end)
+
+    def _comments_before(self, key: int) -> int:
+        """Return where the line of a key begins if there are only comments before it, else the key."""
+        line = self._text.rfind("\n", 0, key) + 1
+        return line if re.fullmatch(r"[ \t]*(?:/\*[^\n]*?\*/[ \t]*)*", self._text[line:key]) else key
+
+    def _comments_above(self, line: int) -> int:
+        """Return where the lines of comments right above a line begin."""
         above = re.search(
-            r"(?:^[ \t]*(?://[^\n]*|/\*(?:(?!\*/)[\s\S])*\*/[ \t]*\r?)\n)+\Z", self._text[:start], re.MULTILINE
+            r"(?:^[ \t]*(?://[^\n]*|/\*(?:(?!\*/)[\s\S])*\*/[ \t]*\r?)\n)+\Z", self._text[:line], re.MULTILINE
         )
-        if above and not self._text[start:key].strip():
-            self._splice(above.start(), above.end(), "")
+        return above.start() if above else line
 
     def add_item(self, keys: Keys, item: str) -> None:
         """Add a text at the end of a list, which is made if it is missing. Raises `DocumentError` if it is no list."""
@@ -204,32 +238,45 @@ class JsonDocument:
     def _insert(self, parent: Keys, key: str, value: object) -> None:
         """Add a member at the end of an object."""
         places = jsonc.places(self._text)
+        members = [path for path in places.keys if path[:-1] == parent]
+        inside = self._text[places.values[parent] + 1 : places.ends[parent] - 1]
+        indent = self._inner_indent(places, parent) if not members or "\n" in inside else None
+        self._insert_text(parent, f"{json.dumps(key)}: {self._write(value, indent)}")
+
+    def _insert_text(self, parent: Keys, written: str, behind: str = "") -> None:
+        """Add a member at the end of an object, as it is written. `behind`: what stands behind its comma."""
+        places = jsonc.places(self._text)
         opened, closed = places.values[parent], places.ends[parent] - 1
         members = [path for path in places.keys if path[:-1] == parent]
         inside = self._text[opened + 1 : closed]
-        outer = self._indent_of(places.keys.get(parent, opened))
+        outer, ending = self._indent_of(places.keys.get(parent, opened)), self._newline()
+        has_line = written[:1] in (" ", "\t") or written.startswith(("//", "/*"))
+        line = ending + ("" if has_line else self._inner_indent(places, parent)) + written
         if not members:
-            inner = outer + self._step()
-            written = f"{json.dumps(key)}: {self._write(value, inner)}"
-            ending = self._newline()
             kept = inside.rstrip() if inside.strip() else ""
-            self._splice(opened + 1, closed, f"{kept}{ending}{inner}{written}{ending}{outer}")
+            self._splice(opened + 1, closed, f"{kept}{line}{behind}{ending}{outer}")
             return
-        last, in_lines = members[-1], "\n" in inside
+        last = members[-1]
         end, comma = places.ends[last], self._comma_after(places.ends[last])
-        if not in_lines:
-            written = f" {json.dumps(key)}: {self._write(value, None)}"
+        if "\n" not in inside and "\n" not in written and not behind:
             start, between = (end, ",") if comma is None else (comma + 1, "")
-            self._splice(start, closed, between + written + (" " if inside.endswith(" ") else ""))
+            self._splice(start, closed, f"{between} {written.lstrip()}" + (" " if inside.endswith(" ") else ""))
             return
-        inner, ending = self._indent_of(places.keys[last]), self._newline()
-        written = f"{json.dumps(key)}: {self._write(value, inner)}" + ("," if comma is not None else "")
         # A comment may follow the last value, on its line or on lines of its own.
         stop = len(self._text[:closed].rstrip())
         rest = self._text[stop:closed]
-        self._splice(stop, closed, ending + inner + written + (rest if "\n" in rest else ending + outer))
+        line += ("," if comma is not None else "") + behind
+        self._splice(stop, closed, line + (rest if "\n" in rest else ending + outer))
         if comma is None:
             self._splice(end, end, ",")
+
+    def _inner_indent(self, places: jsonc.Places, parent: Keys) -> str:
+        """Return the blanks before a new member of an object on a line of its own."""
+        opened = places.values[parent]
+        members = [path for path in places.keys if path[:-1] == parent]
+        if members and "\n" in self._text[opened : places.ends[parent]]:
+            return self._indent_of(places.keys[members[-1]])
+        return self._indent_of(places.keys.get(parent, opened)) + self._step()
 
     def _comma_after(self, end: int) -> int | None:
         """Return the offset of the comma that follows a value, if one does."""

@@ -7,6 +7,7 @@ had no foretool. Both use `revert`.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,7 @@ from foretool.server.setup import changes, dialects, prompt_hooks
 from foretool.server.setup.changes import ChangeError, Earlier, FileChange, Run, Undone
 from foretool.server.setup.clients import ClientFile, client_files, this_machine
 from foretool.server.setup.dialects import Entry
-from foretool.server.setup.documents import ConfigDocument, DocumentError, Keys, open_document, value_at
+from foretool.server.setup.documents import ConfigDocument, DocumentError, JsonDocument, Keys, open_document, value_at
 from foretool.server.setup.launches import config_of, starts_foretool
 from foretool.server.setup.merge import same_server
 from foretool.server.setup.prompt_hooks import HOOKS
@@ -27,6 +28,7 @@ from foretool.server.setup.shell_hooks import SHELL_HOOKS
 
 UNINSTALL: Final = "uninstall"
 """What the list of changes calls a run of `foretool uninstall`."""
+NOT_AS_WRITTEN: Final = "not all with the comments and the layout they had; the old text is in"
 
 
 # One file, one run
@@ -67,7 +69,9 @@ def _merge(file: ClientFile, now: str, before: str, written: str | None) -> str 
         return None
     is_doubled = file.kind == "json" and bool(jsonc.repeated_keys(text))
     is_whole = all(found.get(keys) == each for keys, each in wanted.items())
-    is_whole = is_whole and _taken(file, before, written).keys() <= found.keys()
+    taken = _taken(file, before, written)
+    is_whole = is_whole and all(found.get(keys) == each for keys, each in taken.items() if keys not in wanted)
+    is_whole = is_whole and taken.keys() <= found.keys()
     return text if is_whole and not is_doubled and not _added(file, text, before) else None
 
 
@@ -76,11 +80,32 @@ def _put_back(file: ClientFile, now: str, before: str, written: str | None) -> s
     document = open_document(now, file.kind)
     for keys in _added(file, now, before):
         document.remove(keys)
+    source = open_document(before, file.kind)
     for keys, entry in _taken(file, before, written).items():
-        if value_at(document.data(), keys) is None:
+        if value_at(document.data(), keys) is not None:
+            continue
+        if isinstance(document, JsonDocument) and isinstance(source, JsonDocument):
+            document.copy_member(keys, source)
+        else:
             document.set(keys, dict(entry))
     _drop_empty(document, file, before)
     return without_hooks(file.path, document.text(), before)
+
+
+def is_as_written(file: ClientFile, after: bytes, run: Earlier) -> bool:
+    """Return whether the servers that a run took out of a file are in it again with their comments and layout. Raises
+    `DocumentError`."""
+    before, written, text = (_decode(each or b"") for each in (run.before, run.written, after))
+    old, new = (open_document(each, file.kind) for each in (before, text))
+    if isinstance(old, JsonDocument) and isinstance(new, JsonDocument):
+        places = _taken(file, before, written)
+        return all(_member_text(old, keys) == _member_text(new, keys) for keys in places)
+    lines = [Counter(each.splitlines()) for each in (before, written, text)]
+    return not (lines[0] - lines[1]) - lines[2]
+
+
+def _member_text(document: JsonDocument, keys: Keys) -> tuple[str, ...]:
+    return tuple(map(str.strip, document.member_text(keys) or ()))
 
 
 def _drop_empty(document: ConfigDocument, file: ClientFile, before: str) -> None:
@@ -170,21 +195,27 @@ def undo_init(own: Path, backups: Path, *, dry_run: bool = False) -> tuple[Undon
         raise ChangeError(f"{backups}: there is nothing to undo")
     files = {file.path: file for file in client_files(this_machine()) if file.scope == "user"}
 
+    rewritten: dict[Path, Path] = {}
+
     def revert_edited(path: Path, now: bytes, run: Earlier) -> bytes:
         if path in files:
-            return revert(files[path], now, run)
+            after = revert(files[path], now, run)
+            if run.copy is not None and not is_as_written(files[path], after, run):
+                rewritten[path] = run.copy
+            return after
         if path == own:
             raise ValueError("it has changed since")
         text, before = _decode(now), _decode(run.before or b"")
-        after = without_hooks(path, text, before)
-        if after == text:
+        left = without_hooks(path, text, before)
+        if left == text:
             raise ValueError("it has changed since")
-        return b"" if run.before is None and after.strip() in ("", "{}") else after.encode()
+        return b"" if run.before is None and left.strip() in ("", "{}") else left.encode()
 
     def keep(path: Path, run: Earlier, undone: Undone) -> str:
         return _why_own_stays(own, run, undone) if path == own else ""
 
     undone = runs[0].undo(revert_edited, keep, own, dry_run=dry_run)
+    undone.rewritten = {path: copy for path, copy in rewritten.items() if path in undone.edited}
     is_over = len(runs) < 2 or runs[1].what == UNINSTALL or not runs[1].has_changed(besides=own)
     return undone, None if is_over else runs[1]
 
@@ -234,8 +265,11 @@ def plan_leaving(
 def _leave(file: FoundFile, now: bytes, versions: Sequence[Earlier], own: Mapping[str, Any]) -> FileChange:
     """Return what takes foretool out of one file. Raises `DocumentError`."""
     runs, after = _since_foretool(file.file, versions), now
+    copies: list[Path] = []
     for run in runs:
         after = revert(file.file, after, run)
+        if run.copy is not None and not is_as_written(file.file, after, run):
+            copies.append(run.copy)
     if _has_foretool(file.file, after):
         after = _put_back(file.file, _decode(after), "", "").encode()
     if not runs:
@@ -249,6 +283,9 @@ def _leave(file: FoundFile, now: bytes, versions: Sequence[Earlier], own: Mappin
         return FileChange(path, now, b"", "goes: foretool init made it", is_gone=True, folders=first.made)
     if first is not None and after == first.before:
         return FileChange(path, now, after, "becomes what it was before foretool init")
+    if first is not None and copies:
+        why = f"gets its servers back, with your edits since, but {NOT_AS_WRITTEN} {', '.join(map(str, copies))}"
+        return FileChange(path, now, after, why)
     if first is not None:
         return FileChange(path, now, after, "becomes what it was before foretool init, with your edits since")
     had, has = ({*_entries(file.file, _decode(each))} for each in (now, after))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from itertools import product
@@ -219,3 +220,76 @@ def test_comments_of_a_server_go_and_come_back_with_it(tmp_path: Path, monkeypat
     assert "Claude Desktop" not in cursor.read_text() and cursor.read_text().startswith("// Cursor")
     home.run("init", "--undo")
     assert cursor.read_text() == CURSOR
+
+
+VSCODE = """{
+\t// my servers
+\t"servers": {
+\t\t// search
+\t\t"duckduckgo": {
+\t\t\t"type": "stdio",
+\t\t\t"command": "ddg"
+\t\t},
+\t\t/* local */ "calculator": { "command": "calc" },
+\t\t"tracker": { "type": "http", "url": "http://127.0.0.1:9/mcp" } // refuses
+\t}
+}
+"""
+GOOSE = """extensions:
+  git:   # my git
+    type: stdio
+    cmd: uvx
+    args: [mcp-server-git]   # a comment
+    enabled: true
+    name: git
+"""
+ABOVE, BELOW = "above foretool", "below foretool"
+ADDED = {
+    (".config/Code/User/mcp.json", ABOVE): ('\t\t"foretool"', '\t\t// new\n\t\t"extra": { "command": "x" },\n\\g<0>'),
+    (".config/Code/User/mcp.json", BELOW): (r"\n\t\t}", '\\g<0>,\n\t\t// new\n\t\t"extra": { "command": "x" }'),
+    (".codex/config.toml", ABOVE): (r"\[mcp_servers.foretool\]", '# new\n[mcp_servers.extra]\ncommand = "x"\n\n\\g<0>'),
+    (".codex/config.toml", BELOW): (r"\s*\Z", '\n\n# new\n[mcp_servers.extra]\ncommand = "x"\n'),
+    (".config/goose/config.yaml", ABOVE): ("  foretool:", "  extra:  # new\n    type: stdio\n    cmd: x\n\\g<0>"),
+    (".config/goose/config.yaml", BELOW): (r"\s*\Z", "\n  extra:  # new\n    type: stdio\n    cmd: x\n"),
+}
+"""Where a user adds a server by hand, and what."""
+OLD = {".config/Code/User/mcp.json": VSCODE, ".codex/config.toml": CODEX, ".config/goose/config.yaml": GOOSE}
+
+
+@requirement("setup:undo")
+@pytest.mark.parametrize("back", [["init", "--undo"], ["uninstall", "--yes"]], ids=" ".join)
+@pytest.mark.parametrize(("name", "place"), ADDED)
+def test_what_init_took_comes_back_as_it_was_written_beside_a_server_that_the_user_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, place: str, back: list[str]
+) -> None:
+    """A comment was lost and four entries came back in another layout, under the words "as it was"."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    home = Home(tmp_path)
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(OLD[name])
+    home.init()
+    assert "uvx" not in path.read_text() and "refuses" not in path.read_text()
+    path.write_text(re.sub(*ADDED[name, place], path.read_text(), count=1))
+    said = " ".join(home.run(*back).split())
+    text = path.read_text()
+    new = [line for line in text.splitlines() if line not in OLD[name].splitlines()]
+    assert set(OLD[name].splitlines()) <= set(text.splitlines()) and "new" in new[0] + new[1] and "foretool" not in text
+    assert f"~/{name} is as it was, with your edits" in said or f"~/{name} becomes what it was" in said
+
+
+@requirement("setup:undo")
+@pytest.mark.parametrize("back", [["init", "--undo"], ["uninstall", "--yes"]], ids=" ".join)
+def test_a_file_whose_comments_do_not_come_back_names_the_copy_that_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: list[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    home = Home(tmp_path)
+    home.init()
+    path = tmp_path / ".codex/config.toml"
+    path.write_text(path.read_text().replace("[mcp_servers.foretool]", "[mcp_servers.foretool]  # the gateway"))
+    said = " ".join(home.run(*back).split())
+    assert home.servers(".codex/config.toml") == home.expected[".codex/config.toml"]
+    place = said.partition("not all with the comments and the layout they had; the old text is in ~/")[2].split()[0]
+    assert (tmp_path / place).read_text() == CODEX
+    assert "~/.codex/config.toml is as it was" not in said and "~/.codex/config.toml becomes" not in said

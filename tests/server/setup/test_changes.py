@@ -106,6 +106,9 @@ def test_a_difference_shows_lines(tmp_path: Path) -> None:
         ("a\nX\nc\nd\ne\n", "a\nY\nc\nd\ne\n", None),
         ("a\nX\nc\nd\ne\n", "a\nb\nY\nd\ne\n", None),
         ("a\nb\nc\nd\ne\n", "", ""),
+        ("a\nnew\nb\nc\nd\ne\n", "a\nY\nZ\nd\ne\n", "a\nnew\nY\nZ\nd\ne\n"),
+        ("a\nb\nnew\nc\nd\ne\n", "a\nY\nc\nd\ne\n", "a\nY\nnew\nc\nd\ne\n"),
+        ("a\nb\nX\nc\nd\ne\n", "a\nb\nW\nc\nd\ne\n", "a\nb\nX\nW\nc\nd\ne\n"),
     ],
 )
 def test_lines_that_two_texts_changed_are_put_together(one: str, other: str, merged: str | None) -> None:
