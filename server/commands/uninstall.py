@@ -75,12 +75,13 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
 
 
 def _say_left(names: list[str], place: Path) -> None:
-    """Say which servers only our own file has."""
+    """Say which servers only our own file has, or has as they are there."""
     if names:
         more = f" and {len(names) - edits.SHOWN} more" if len(names) > edits.SHOWN else ""
         shown = f"{', '.join(names[: edits.SHOWN])}{more}"
-        stay = "stays" if len(names) == 1 else "stay"
-        output.say(f"No client will have {shown}, which {stay} in {edits.short(place)} alone.", "yellow")
+        them, stay = ("it", "it stays") if len(names) == 1 else ("them", "they stay")
+        said = f"No client will have {shown} as {edits.short(place)} has {them}: {stay} there alone."
+        output.say_paragraph(said, "", "  ", "yellow")
 
 
 def _plan(place: Path) -> tuple[list[FileChange], list[str], list[str]]:

@@ -7,6 +7,7 @@ had no foretool. Both use `revert`.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -321,15 +322,39 @@ def with_deletion(change: FileChange, backups: Path) -> FileChange:
 
 
 def in_no_client(found: Iterable[FoundFile], planned: Sequence[FileChange], own: Mapping[str, Any]) -> list[str]:
-    """Return the servers of our own file that no client will have."""
+    """Return the servers of our own file that no client will have as they are there, whatever their names."""
     after = {change.path: change.after for change in planned}
-    entries: dict[str, Entry] = {}
+    given: list[tuple[str, str, Entry]] = []
     for file in found:
         if file.file.scope == "user" and not file.problem:
             text = _decode(after.get(file.file.path, file.data or b""))
             for keys, written in _entries(file.file, text).items():
-                entries |= {keys[-1]: _read(file.file, written)}
-    return [name for name, entry in own.items() if name not in entries and not same_server(entry, entries)]
+                given.append((file.file.client, keys[-1], _read(file.file, written)))
+    return [name for name, entry in own.items() if not any(_is_given(name, entry, *each) for each in given)]
+
+
+def _is_given(name: str, entry: Mapping[str, Any], client: str, client_name: str, theirs: Entry) -> bool:
+    """Return whether an entry of a client is a server of ours: the same one, or what `init` has made it of, which may
+    name a secret or another place of the program."""
+    if same_server(entry, {client_name: theirs}):
+        return True
+    is_name = name == client_name or name.startswith(f"{client_name}-{client}")
+    return is_name and _is_like(_words(entry), _words(theirs))
+
+
+def _words(entry: Mapping[str, Any]) -> list[str]:
+    return [str(entry.get("url") or entry.get("command") or ""), *map(str, entry.get("args") or ())]
+
+
+def _is_like(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Compare words of which ours may name variables, and the program with or without its folder."""
+    if len(ours) != len(theirs):
+        return False
+    programs = {ours[0], theirs[0]}
+    if not all("/" in each for each in programs):
+        ours, theirs = ([each[0].rpartition("/")[2], *each[1:]] for each in (ours, theirs))
+    patterns = (".*".join(map(re.escape, re.split(r"\$\{[^}]*\}", each))) for each in ours)
+    return all(re.fullmatch(pattern, each, re.DOTALL) for pattern, each in zip(patterns, theirs, strict=True))
 
 
 def _read(file: ClientFile, written: Mapping[str, Any]) -> Entry:

@@ -105,3 +105,34 @@ def test_what_foretool_made_for_the_machine_goes_and_records_stay_with_their_siz
     out = capsys.readouterr().out
     assert "Deleted: ~/.local/state/foretool/encoders" in out and not (state / "encoders").exists()
     assert "(what foretool recorded and learned, 512 B)" in out and (state / "foretool.sqlite3").exists()
+
+
+@requirement("manage:uninstall")
+def test_it_names_the_servers_that_no_client_gets_back_whatever_their_names(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It named `time-claude-desktop`, which came back as `time`, and not the `time` that the user had mended."""
+    desktop = {"time": {"command": "mcp-server-tiem"}, "git": {"command": "uvx", "args": ["git", "--key", SECRET]}}
+    code = {"time": {"command": "mcp-server-time", "args": ["--zone"]}}
+    for name, servers in ((".config/Claude/claude_desktop_config.json", desktop), (".claude.json", code)):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(json.dumps({"mcpServers": servers}))
+    assert run(["init", "--yes", "--no-start"]) == 0
+    own = home / ".config/foretool/mcp.json"
+    names = set(json.loads(own.read_text())["mcpServers"])
+    renamed = names - {"time", "git"}
+    assert len(renamed) == 1 and json.loads(_report(capsys))["in_no_client"] == []
+    text = own.read_text()
+    # The program's whole path is no other server; another zone is one, under the same name.
+    own.write_text(text.replace('"uvx"', '"/usr/bin/uvx"').replace('"--zone"', '"--zone", "utc"'))
+    (changed,) = json.loads(_report(capsys))["in_no_client"]
+    assert changed == next(name for name in names if "utc" in str(json.loads(own.read_text())["mcpServers"][name]))
+    assert run(["uninstall", "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"No client will have {changed} as ~/.config/foretool/mcp.json has it: it stays there alone." in said
+
+
+def _report(capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert run(["uninstall", "--json"]) == 0
+    return capsys.readouterr().out
