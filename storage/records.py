@@ -479,6 +479,8 @@ def kind_of_miss(noticed: Noticed, *, is_of_call: bool) -> MissKind:
 
 UNSERVED: Final = "add a server that has such a tool: probably none of yours does"
 """The change that would have helped a search whose answer doubted that any tool of it serves."""
+UNNAMED: Final = "add the server that has it, or correct the name"
+"""The change that would have helped a client that gave a name which no server has."""
 
 
 class Miss(Struct, frozen=True):

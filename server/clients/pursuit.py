@@ -9,6 +9,8 @@ other words. So each event settles the pursuit anew, and what is on record follo
 A client may also search for a dozen things before it calls the first. So a call ends only the search that led to it:
 the one that ranked the tool highest, and those that asked for the same in other words. Each other search stays one
 after which no tool was called.
+
+A look-up, which names tools and no task, is for these tools alone. It is a miss only if it found none of them.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ class RecentSearch(Struct):
     is_used: bool = False
     """A tool that it showed was called, or asked for by name, or a skill read, or the client said that what it showed
     suffices."""
+    names: frozenset[str] = frozenset()
+    """What it asked for by name, if it named no task: it was for nothing else."""
     absent: frozenset[str] = frozenset()
     """Servers that were not there and could have had what it was for."""
     row: Miss | None = None
@@ -49,8 +53,14 @@ class RecentSearch(Struct):
     def id(self) -> int:
         return self.miss.discovery
 
-    def blames(self, server: str, cause: Cause) -> bool:
-        """Return whether it showed no tool of a server because of what refuses a call of that server by now."""
+    def may_be_for(self, tool: str) -> bool:
+        """Return whether it may have been for a tool: it named a task, or this tool."""
+        return not self.names or tool in self.names
+
+    def blames(self, tool: str, server: str, cause: Cause) -> bool:
+        """Return whether it did not show a tool because of what refuses a call of its server by now."""
+        if not self.may_be_for(tool):
+            return False
         return server in self.absent or (cause == "denied" and self.miss.cause == "denied")
 
     def rank_of(self, tool: str) -> int:
@@ -108,7 +118,8 @@ class Pursuit(Struct):
 
     def goes_on(self, task: str, at: float, *, has_called: bool) -> bool:
         """Return whether a search belongs to it. `has_called`: tools that it did not show were called since."""
-        if self.is_over or self.needs or not self.searches or any(search.is_used for search in self.searches):
+        by_task = [search for search in self.searches if not search.names]
+        if self.is_over or self.needs or not by_task or any(search.is_used for search in by_task):
             return False
         last = self.searches[-1].miss
         return at - last.at <= GAP_S and (not has_called or are_alike(last.query, task))
@@ -194,11 +205,12 @@ class Pursuit(Struct):
         those that ranked the tool highest, or the only search there was."""
         if need.is_found:
             return None
-        before = [each for each in reversed(self.searches) if not each.is_used and each.miss.at <= need.miss.at]
+        searches = [each for each in self.searches if each.may_be_for(need.miss.tool)]
+        before = [each for each in reversed(searches) if not each.is_used and each.miss.at <= need.miss.at]
         ranked = [each for each in before if each.rank_of(need.miss.tool)]
         if ranked:
             return min(ranked, key=lambda each: each.rank_of(need.miss.tool))
-        return before[0] if len(self.searches) == len(before) == 1 else None
+        return before[0] if len(searches) == len(before) == 1 else None
 
     def _row_of(self, place: int, search: RecentSearch) -> Miss | None:
         """Return the miss that a search is."""
@@ -220,6 +232,8 @@ class Pursuit(Struct):
 def _was_for(search: RecentSearch, miss: Miss) -> bool:
     """Return whether a search in vain was for the tool that was called in the end: it nearly showed it, or asked for
     the same in other words. Other words, and no trace of the tool, speak of two needs."""
+    if search.names:
+        return miss.tool in search.names
     is_near = 0 < search.rank_of(miss.tool) <= NEAR and miss.tool not in search.shown
     return is_near or search.is_like(miss.query)
 
@@ -232,6 +246,6 @@ def _share(total: int, count: int) -> list[int]:
 def _explain(search: RecentSearch, tool: str) -> tuple[Cause, str]:
     """Return why a search did not show a tool that is known by now, and what would have helped."""
     miss = search.miss
-    if miss.cause not in ("unknown", "unused") or not search.shown:
+    if search.names or miss.cause not in ("unknown", "unused") or not search.shown:
         return miss.cause, miss.change
     return "rank", f"describe {tool} in the words of this task, or let foretool learn from it"

@@ -26,6 +26,7 @@ from foretool.server.lists.hidden import HiddenTools, Why
 from foretool.server.recording.calibration import SUFFICES
 from foretool.storage.episodes import GAP_S, are_alike
 from foretool.storage.records import (
+    UNNAMED,
     UNSERVED,
     Cause,
     Discovery,
@@ -73,6 +74,16 @@ class Missed(Struct, frozen=True):
 
     pursuit: Pursuit
     need: Need
+
+
+class Lookup(Struct, frozen=True):
+    """What came of a search by names alone."""
+
+    is_found: bool
+    """Whether one of the names is that of a tool which it showed, or of a skill."""
+    cause: Cause = "unknown"
+    change: str = UNNAMED
+    """Why it showed none of them, and what would have helped."""
 
 
 class _Found(Struct, frozen=True):
@@ -209,10 +220,10 @@ class Conversation:
             self.hinted.add(tool)
             self.told.add(tool)
 
-    def search_that_blames(self, server: str, cause: Cause) -> RecentSearch | None:
-        """Return the latest search that showed no tool of a server for the reason that refuses a call of it by now."""
+    def search_that_blames(self, tool: str, server: str, cause: Cause) -> RecentSearch | None:
+        """Return the latest search that did not show a tool for the reason that refuses a call of it by now."""
         searches = (each for pursuit in reversed(self.pursuits) for each in reversed(pursuit.searches))
-        return next((each for each in searches if each.blames(server, cause)), None)
+        return next((each for each in searches if each.blames(tool, server, cause)), None)
 
     def pursuit_of(self, discovery: int) -> Pursuit:
         """Return the pursuit of a search; an empty one where it is not remembered any more."""
@@ -402,7 +413,7 @@ class Session:
             return None
         chat = self.place_call(tool, chat) or self._whole
         found = chat.found.get(tool)
-        search = None if found is not None else chat.search_that_blames(server, cause)
+        search = None if found is not None else chat.search_that_blames(tool, server, cause)
         discovery = found.discovery if found is not None else search.id if search is not None else 0
         pursuit = chat.pursuit_of(discovery)
         self._use(tool, discovery, pursuit, chat)
@@ -448,7 +459,7 @@ class Session:
         self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None, unlisted: str = "",
         ranked: Sequence[ToolId] = (), matching: int = 0, left_out: bool = False, told: Iterable[ToolId] = (),
         nearest: Sequence[Match] = (), is_step: bool = False, by_words: bool = False, is_ours: bool = False,
-        skills: Iterable[str] = (), absent: Iterable[str] = (),
+        skills: Iterable[str] = (), absent: Iterable[str] = (), lookup: Lookup | None = None,
     ) -> Settled:  # fmt: skip
         """Handle an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none;
         so is the search before it that led to no call.
@@ -460,14 +471,14 @@ class Session:
         it is what an agent framework got for a step, and says nothing of the steps before it; `by_words`: words alone
         decided, because tools were still being embedded; `is_ours`: the client called a name that no tool has, which is
         a miss already, and we searched for its words; `skills`: the URIs of those that the answer offers; `absent`: the
-        servers that are not there and could have what it was for.
+        servers that are not there and could have what it was for; `lookup`: what came of a search by names alone.
         """
         chat = chat or self._whole
         if not self.has_list:
             return Settled()
         named_before = chat.hinted & chat.told
         shown = discovery.matches or nearest
-        pursuit = self._pursue_aside(chat) if is_ours else self._pursue(discovery, chat, is_step=is_step)
+        pursuit = self._pursue_aside(chat) if is_ours else self._pursue(discovery, chat, lookup, is_step=is_step)
         for match in shown:
             is_seen = self.list.sees(match.tool)
             # Else a hint came first, or the list has the tool because an earlier search showed it, or an earlier search
@@ -483,14 +494,20 @@ class Session:
                     id, match.rank, of, discovery.task, match.parts, was_hidden, self.list.exposure
                 )
         chat.told.update(told)
-        cause, change = _explain_search(discovery, unlisted, matching, left_out, by_words)
-        name = discovery.names[0] if discovery.names and not discovery.matches else ""
+        if lookup is not None and (discovery.matches or not unlisted):
+            cause, change = lookup.cause, lookup.change
+        else:
+            cause, change = _explain_search(discovery, unlisted, matching, left_out, by_words)
+        name = discovery.names[0] if discovery.names and (lookup is not None or not discovery.matches) else ""
         noticed: Noticed = "search" if discovery.matches else "nothing_found"
         miss = self._miss(chat, name, discovery.at, noticed, cause, change, of=of, query=discovery.task, discovery=id)
-        # Nobody searches again for want of the tools of a step: it widens.
-        serves = is_ours or (is_step and bool(shown))
+        # Nobody searches again for want of the tools of a step: it widens. Who looks up a name may only want to read.
+        serves = is_ours or (is_step and bool(shown)) or (lookup is not None and lookup.is_found)
+        names = frozenset(discovery.names) if lookup is not None else frozenset[str]()
         offered = frozenset((*(match.tool for match in shown), *skills))
-        search = RecentSearch(miss, discovery.tokens, offered, tuple(ranked[:_RANKED]), serves, frozenset(absent))
+        search = RecentSearch(
+            miss, discovery.tokens, offered, tuple(ranked[:_RANKED]), serves, names, frozenset(absent)
+        )  # fmt: skip
         pursuit.searches.append(search)
         self._unsettle(pursuit)
         self._searched_at = discovery.at
@@ -538,7 +555,7 @@ class Session:
         chat.pursuits.extend([aside := Pursuit(), *present])
         return aside
 
-    def _pursue(self, discovery: Discovery, chat: Conversation, *, is_step: bool) -> Pursuit:
+    def _pursue(self, discovery: Discovery, chat: Conversation, lookup: Lookup | None, *, is_step: bool) -> Pursuit:
         """Return the pursuit that a search belongs to, and what the search says of those before it."""
         present = chat.pursuits[-1] if chat.pursuits else Pursuit()
         is_new_chat = not chat.handle and self._passes_handles
@@ -547,7 +564,7 @@ class Session:
         if is_step or is_new_chat:
             chat.pursuits.append(Pursuit())
             return chat.pursuits[-1]
-        if discovery.names and not discovery.task:
+        if lookup is not None:
             present.use(list(map(ToolId, discovery.names)))
         elif goes_on and discovery.sufficiency is not None and discovery.sufficiency >= SUFFICES:
             present.searches[-1].is_used = True
@@ -562,9 +579,7 @@ class Session:
             placed = self.place_call(tool, chat) or self._whole
             if (found := placed.found.get(tool)) is not None:
                 self._use(tool, found.discovery, placed.pursuit_of(found.discovery), placed)
-        change = (
-            f"the client may mean {candidates[0]}" if candidates else "add the server that has it, or correct the name"
-        )
+        change = f"the client may mean {candidates[0]}" if candidates else UNNAMED
         recovered = "suggested" if candidates else "no"
         return self._miss(chat, name, at, "unknown_name", "unknown", change, recovered=recovered, turns=1)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Exchange, ListOwner
-from foretool.server.clients.session import Conversation, Session
+from foretool.server.clients.session import Conversation, Lookup, Session
 from foretool.server.config.loader import Profile
 from foretool.server.discovery import answer as discovery_answer
 from foretool.server.discovery import arguments as discovery_arguments
@@ -30,7 +30,7 @@ from foretool.server.methods.skills import SkillOffer
 from foretool.server.protocol import translate
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
-from foretool.server.trust.policy import TrustPolicy
+from foretool.server.trust.policy import Reach, TrustPolicy
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.records import Discovery
 
@@ -201,8 +201,9 @@ class DiscoverTools:
         session, client = exchange.own_session, exchange.client
         skills = self._skills.find(query.lines, client, client.profile) if not refusal else []
         kept, answer = self.answer_search(
-            client, session, chat, arguments, query, ranking, started, skills, is_ours=bool(refusal)
-        )
+            client, session, chat, arguments, query, ranking, started, skills, is_ours=bool(refusal),
+            has_read=bool(before),
+        )  # fmt: skip
         answer = discovery_answer.with_handle(answer, session.handle_for(chat, kept.id))
         grows = client.tools.grow_for_discovery(session.list, kept)
         texts = [*([refusal] if refusal else []), *before, answer.text, *self._endings(exchange, chat, answer)]
@@ -224,10 +225,12 @@ class DiscoverTools:
     def answer_search(
         self, client: ListOwner, session: Session, chat: Conversation, arguments: Arguments, query: Query,
         ranking: Ranking, started: float, skills: Sequence[SkillOffer] = (), is_ours: bool = False,
+        has_read: bool = False,
     ) -> tuple[Discovery, Answer]:  # fmt: skip
         """Write the answer of one search, record it and what it missed; return the record, with its id, and the
         answer. `started`: when the search began, by `time.perf_counter`; `skills`: those that fit; `is_ours`:
-        nobody wrote the words of the task, which are those of a wrong name."""
+        nobody wrote the words of the task, which are those of a wrong name; `has_read`: the answer begins with skills
+        that were asked for by name."""
         reach = self._policy.reach(client.profile)
         answer, predicted = self._answers.write(
             arguments, query, ranking, session.list.sees, reach, session.told_absent, skills, client.told_servers
@@ -252,9 +255,24 @@ class DiscoverTools:
             kept, kept.id, len(self._catalog), chat, answer.unlisted, [each.tool for each in ranking.ranked],
             ranking.total, left_out, answer.callable, answer.nearest, by_words=answer.by_words,
             is_ours=is_ours, skills=[each.uri for each in skills], absent=answer.absent,
+            lookup=self._look_up(arguments, answer, reach, has_read=has_read),
         )  # fmt: skip
         self._recorder.settle(settled.new, settled.changed)
         return kept, answer
+
+    def _look_up(self, arguments: Arguments, answer: Answer, reach: Reach, *, has_read: bool) -> Lookup | None:
+        """Return what came of a search by names alone, None for one with a task."""
+        if arguments.lines or not arguments.names:
+            return None
+        if has_read or any(each.parts.get("name") == 1.0 for each in answer.matches):
+            return Lookup(is_found=True)
+        for name in arguments.names:
+            if (tool := self._catalog.find(name)) is not None:
+                change = reach.verdict(tool).lift or f"add {tool.upstream!r} to the servers of the profile"
+                return Lookup(is_found=False, cause="denied", change=change)
+            if (gone := self._catalog.meanings.why_gone(name)) is not None:
+                return Lookup(is_found=False, cause=gone.cause, change=gone.change)
+        return Lookup(is_found=False)
 
     def _endings(self, exchange: Exchange, chat: Conversation, answer: Answer) -> list[str]:
         """Return what stands behind an answer, each text a block of its own: how its first tools were called before,

@@ -13,7 +13,18 @@ from msgspec.structs import replace
 
 from foretool.server.lists.hidden import KEPT_FOR_USE
 from foretool.server.system.counts import name_some, plural
-from foretool.storage.records import UNSERVED, Call, Cause, Discovery, Exposure, Miss, MissCount, Noticed, SessionRecord
+from foretool.storage.records import (
+    UNNAMED,
+    UNSERVED,
+    Call,
+    Cause,
+    Discovery,
+    Exposure,
+    Miss,
+    MissCount,
+    Noticed,
+    SessionRecord,
+)
 from foretool.storage.store import Store
 
 A_MISS: Final = (
@@ -63,6 +74,8 @@ def say_why(miss: Miss) -> str:
         return f"it would fit, but {KEPT_FOR_USE}"
     if miss.cause == "unused" and miss.change == UNSERVED:
         return "probably no server of yours has such a tool: the answer said so, and the client called nothing of it"
+    if miss.cause == "unknown" and miss.change == UNNAMED:
+        return "no server of this config has a tool of this name"
     if miss.noticed == "search":
         return _say_why_not_shown(miss)
     if miss.cause == "bypass" and miss.query:
@@ -309,6 +322,8 @@ def tell_miss(miss: Miss) -> StoryStep:
 
 
 def _tell_need(miss: Miss) -> str:
+    if miss.kind == "search" and miss.change == UNNAMED:
+        return f"asked for {miss.tool} by name, which no server has"
     if miss.kind == "search" or not miss.tool:
         unseen = f", was not shown {miss.tool}" if miss.tool else ""
         return f"searched{unseen}, and called no tool"

@@ -224,3 +224,65 @@ async def test_the_story_of_a_miss_tells_of_calls_of_names_that_no_server_has() 
         await call(stage)
     found = {each.tool: [step.what for step in read_story(store, each)] for each in store.calls.misses(0.0)}
     assert "called rain__soon, which no server has" in found["sky__forecast"]
+
+
+async def look_up(stage: Stage, *names: str) -> None:
+    await stage.client.initialize()
+    await stage.client.list_tools()
+    await stage.client.discover(names=list(names))
+
+
+@requirement("miss:search")
+async def test_a_look_up_that_found_one_of_its_names_is_no_miss_whatever_is_called_next() -> None:
+    store, _ = failing_store()
+    sky = FakeUpstream("sky", ["report"], missing="program missing")
+    async with proxy_over(make_calc(), make_sea(), sky, store=store, policy="frozen") as stage:
+        await look_up(stage, "sea__tide", "nope__x")
+        await call(stage, name="sky__report")
+        await stage.client.discover("add numbers")
+        await stage.client.call_tool("calc__add", {})
+    (miss,) = store.calls.misses(0.0)
+    assert (miss.kind, miss.tool, miss.cause, miss.discovery) == ("tool", "sky__report", "offline", 0)
+
+
+@requirement("miss:search")
+async def test_a_look_up_that_found_none_of_its_names_is_a_miss_of_them_and_takes_no_later_call() -> None:
+    store, _ = failing_store()
+    async with proxy_over(make_calc(), make_sea(), make_sky(), store=store, policy="frozen", list_names=False) as stage:
+        await look_up(stage, "nope__x", "nope__y")
+        await call(stage)
+        await stage.client.discover("add numbers")
+        await stage.client.call_tool("calc__add", {})
+    found = {each.tool: each for each in store.calls.misses(0.0)}
+    assert set(found) == {"nope__x", "sky__forecast"}
+    assert say_why(found["nope__x"]) == "no server of this config has a tool of this name"
+    assert found["nope__x"].change == "add the server that has it, or correct the name"
+    assert (found["sky__forecast"].noticed, found["sky__forecast"].discovery) == ("bridge", 0)
+    story = [step.what for step in read_story(store, found["nope__x"])]
+    assert "asked for nope__x by name, which no server has" in story
+
+
+@requirement("miss:search")
+@pytest.mark.parametrize(
+    ("entry", "cause"),
+    [({"deny": ["tide"]}, "denied"), ({"exclude": ["tide"]}, "denied"), ({"disabled": True}, "gone")],
+)
+async def test_a_look_up_of_a_tool_that_the_config_keeps_away_says_so(entry: Json, cause: str) -> None:
+    store, _ = failing_store()
+    async with proxy_over(make_calc(), make_sea(**entry), store=store, policy="frozen") as stage:
+        await look_up(stage, "sea__tide")
+    (miss,) = store.calls.misses(0.0)
+    assert (miss.tool, miss.cause) == ("sea__tide", cause) and "sea" in miss.change
+
+
+async def test_a_look_up_of_a_name_that_is_close_to_a_tool_is_no_miss_once_that_is_called() -> None:
+    for called in (True, False):
+        store, _ = failing_store()
+        async with proxy_over(make_calc(), make_sea(), store=store, policy="frozen") as stage:
+            await look_up(stage, "sea__tidee")
+            await call(stage, {}, "sea__tide" if called else "calc__add")
+        assert ("sea__tidee" in [each.tool for each in store.calls.misses(0.0)]) is not called
+
+
+def make_sea(**entry: Any) -> FakeUpstream:
+    return FakeUpstream("sea", [tool("tide", "Tide table of a harbour")], entry=entry)

@@ -17,6 +17,7 @@ from foretool.server.clients.session import (
     MOST_MEMO,
     Conversation,
     Forward,
+    Lookup,
     Session,
     SessionMemo,
     Via,
@@ -76,7 +77,9 @@ class Ledger:
         self._searches += 1
         discovery = changed(found(*tools, task=task, tokens=tokens, at=float(self._searches)), **more)
         order = [tool.id for tool in ranked or tools]
-        self.take(self.session.discovered(discovery, self._searches, 40, ranked=order))
+        is_lookup = bool(discovery.names) and not task
+        lookup = Lookup(any(tool.id in discovery.names for tool in tools)) if is_lookup else None
+        self.take(self.session.discovered(discovery, self._searches, 40, ranked=order, lookup=lookup))
 
     def call(self, tool: Tool, at: float = 100.0) -> None:
         missed, _ = self.session.call(tool, "bridge", at)
