@@ -33,6 +33,9 @@ _SHOWN: Final = 3
 """How many servers the progress bar names at a time."""
 _STYLES: Final[Mapping[Severity, str]] = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 _GROUPS: Final[Sequence[tuple[Severity, str]]] = (("error", "problem"), ("warning", "warning"), ("note", "note"))
+_YES: Final = (
+    "With --fix: ask nothing, and give no server a variable. With --undo: also bring back a file that was damaged."
+)
 
 
 @click.command("doctor")
@@ -48,7 +51,7 @@ _GROUPS: Final[Sequence[tuple[Severity, str]]] = (("error", "problem"), ("warnin
 )
 @click.option("--client", metavar="NAME", help="Start the servers with the variables that this client gives foretool.")
 @click.option("--fix", "wants_fix", is_flag=True, help="Mend what can be mended, after showing it.")
-@click.option("--yes", "-y", "agreed", is_flag=True, help="With --fix: ask nothing, and give no server a variable.")
+@click.option("--yes", "-y", "agreed", is_flag=True, help=_YES)
 @click.option("--dry-run", is_flag=True, help="With --fix: show what would change, and change nothing.")
 @click.option("--explain", "code", metavar="CODE", help="Say what a code such as FT316 means, and check nothing.")
 @edits.undo_option
@@ -82,7 +85,7 @@ def command(
     if code is not None:
         return _explain(code, as_json=as_json)
     if wanted_undo:
-        return edits.undo_latest(path, as_json, "doctor", dry_run=dry_run)
+        return edits.undo_latest(path, as_json, "doctor", dry_run=dry_run, agreed=agreed)
     if (agreed or dry_run) and not wants_fix:
         raise UsageError("--yes and --dry-run go with --fix")
     if wants_fix:

@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -28,6 +29,7 @@ from foretool.server.setup.own_servers import (
     bring_back,
     changed_names,
     is_damaged,
+    is_damaged_text,
     last_good,
     latest_command,
     read_own_servers,
@@ -209,10 +211,12 @@ def _bring_back(place: Path, as_json: bool, *, dry_run: bool) -> int:
     return 0
 
 
-def undo_latest(path: Path | None, as_json: bool, command: str, names: Sequence[str] = (), *, dry_run: bool) -> int:
+def undo_latest(
+    path: Path | None, as_json: bool, command: str, names: Sequence[str] = (), *, dry_run: bool, agreed: bool = False
+) -> int:
     """Put the file back as it was before the latest edit, or from the newest good copy if it is damaged; refuse if that
     edit was not one of these names, or without names not one of this command. With `dry_run`, only show what that would
-    change. Returns the exit status."""
+    change. A damaged version comes back only after a yes, or if `agreed`. Returns the exit status."""
     place = find_place(path, os.environ).path
     if is_damaged(place):
         return _bring_back(place, as_json, dry_run=dry_run)
@@ -222,7 +226,12 @@ def undo_latest(path: Path | None, as_json: bool, command: str, names: Sequence[
         _refuse_other_command(place, command)
     before = _read(place)
     try:
-        undone = undo_edit(place, dry_run=dry_run)
+        undone = undo_edit(place, dry_run=True)
+        becomes = undone.becomes.get(place)
+        if becomes is not None and is_damaged_text(place, becomes):
+            _confirm_damage(place, command, agreed=agreed, dry_run=dry_run, as_json=as_json)
+        if not dry_run:
+            undone = undo_edit(place)
     except ChangeError:
         raise ClickException(f"{place}: no earlier version is kept, so there is nothing to take back") from None
     if as_json:
@@ -232,7 +241,32 @@ def undo_latest(path: Path | None, as_json: bool, command: str, names: Sequence[
         show_lines(_diff(before, undone.becomes.get(place, b"").decode("utf-8", "replace")))
     for problem in () if as_json else undone.problems:
         output.say(problem, "yellow")
+    if becomes is not None and (problem := _why_unusable(place, becomes)):
+        output.warn(f"{'It could not be used then' if dry_run else 'The config cannot be used'}: {problem}")
     return int(bool(undone.problems))
+
+
+def _confirm_damage(place: Path, command: str, *, agreed: bool, dry_run: bool, as_json: bool) -> None:
+    """Ask before a damaged version of the file comes back. Raises `ClickException` without a yes."""
+    said = f"{short(place)} was damaged before the latest change, and taking that back brings back the damaged file"
+    if agreed or dry_run:
+        output.warn(f"{said}.")
+    elif as_json or not sys.stdin.isatty():
+        do = typed(f"{command} --undo --yes", place) if command == "doctor" else "run this in a terminal, which asks"
+        raise ClickException(f"{said}; nothing was changed. To do it all the same: {do}")
+    else:
+        output.warn(f"{said}.")
+        if not click.confirm("Bring back the damaged file?", default=False, err=True):
+            raise ClickException("nothing was changed")
+
+
+def _why_unusable(place: Path, text: bytes) -> str:
+    """Return why foretool cannot start with a version of its config, "" if it can."""
+    try:
+        parse(text, place)
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def _refuse_other_names(place: Path, names: Sequence[str]) -> None:

@@ -179,19 +179,25 @@ def last_good(place: Path) -> tuple[str, bytes] | None:
 def is_damaged(place: Path) -> bool:
     """Return whether a config file is there and is not what JSON demands."""
     try:
-        read_own_servers(place)
-    except DocumentError:
-        return True
+        return is_damaged_text(place, read_regular(place))
     except OSError:
         return False
+
+
+def is_damaged_text(place: Path, text: bytes) -> bool:
+    """Return whether what a config file holds, or held, is not what JSON demands."""
+    try:
+        OwnServers(place, text)
+    except DocumentError:
+        return True
     return False
 
 
 def bring_back(place: Path, text: bytes) -> Path:
-    """Write an earlier version in place of a damaged file; return the folder with the damaged one. Raises `ChangeError`
-    and `OSError`."""
+    """Write an earlier version in place of a damaged file, as `foretool doctor --undo` does; return the folder with the
+    damaged one. Raises `ChangeError` and `OSError`."""
     change = FileChange(place, read_regular(place), text, "an earlier version")
-    return changes.write_changes([change], copies_of(place))
+    return changes.write_changes([change], copies_of(place), what="doctor")
 
 
 def read_own_servers(path: Path) -> OwnServers:

@@ -185,6 +185,39 @@ def test_a_damaged_config_comes_back_by_the_command_that_its_error_names(
     assert good[:-9] in [each.read_bytes() for each in copies if each.is_file()]
 
 
+def test_the_damaged_file_comes_back_only_after_a_yes(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second --undo brought it back without a word, also one of another command."""
+    assert run(["disable", "b", "--config", str(config)]) == 0
+    good = config.read_bytes()
+    damaged = good[:-9]
+    config.write_bytes(damaged)
+    assert run(["doctor", "--undo", "--config", str(config)]) == 0
+    capsys.readouterr()
+    for given in ([], ["--json"]):
+        assert run(["doctor", "--undo", *given, "--config", str(config)]) == 1 and config.read_bytes() == good
+        said = capsys.readouterr().err
+        assert "taking that back brings back the damaged file; nothing was changed" in said
+        assert f"foretool doctor --undo --yes --config {config}" in said
+    for other in ("disable", "remove", "pin"):
+        assert run([other, "--undo", "--config", str(config)]) == 2 and config.read_bytes() == good
+    assert run(["doctor", "--undo", "--dry-run", "--config", str(config)]) == 0 and config.read_bytes() == good
+    assert "brings back the damaged file" in capsys.readouterr().err
+    assert run(["doctor", "--undo", "--yes", "--config", str(config)]) == 0 and config.read_bytes() == damaged
+    assert "The config cannot be used: " in " ".join(capsys.readouterr().err.split())
+
+
+def test_undo_warns_where_the_config_that_comes_back_cannot_be_used(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, unusable = config.read_bytes(), b'{"mcpServers": {"a": {"comand": "x"}}}'
+    config.write_bytes(unusable)
+    assert run(["remove", "a", "--config", str(config)]) == 0
+    assert run(["add", "c", "--no-start", "--config", str(config), "--", "c"]) == 0
+    assert run(["add", "--undo", "--config", str(config)]) == 0
+    assert run(["remove", "--undo", "--config", str(config)]) == 0 and config.read_bytes() == unusable != good
+    assert "The config cannot be used: " in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_damaged_config_without_a_copy_is_left_alone(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config.write_text("{")
     assert run(["list", "--config", str(config)]) == 1
