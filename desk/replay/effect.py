@@ -63,15 +63,23 @@ class Replays:
 
     def __init__(
         self, config: Config, store: Store, since: float, now: float, most: int = MOST, patience_s: float = inf,
-        indexed: Search | None = None,
+        indexed: Search | None = None, around: Miss | None = None,
     ) -> None:  # fmt: skip
         """`patience_s`: seconds of the processor after which no further task is played, once the least number was;
-        `indexed`: a search over the tools of the store. Raises `StorageError`."""
+        `indexed`: a search over the tools of the store; `around`: a miss whose own task is played whatever else is.
+        Raises `StorageError`."""
         self._config = config
         self._indexed = indexed
         self._patience_s = patience_s
         self._store = store
         self.tasks: Sequence[RecordedTask] = read_tasks(store, since, now, most)
+        self.own = _find_own(self.tasks, around)
+        """The task of the miss that the replay is of; None if it is of none, or that led to no task."""
+        if around is not None and self.own is None and len(self.tasks) == most:
+            earlier = read_tasks(store, since, now, MOST)
+            if (own := _find_own(earlier, around)) is not None:
+                place = earlier.index(own)
+                self.tasks, self.own = earlier[place : place + most], own
         self.found = len(self.tasks)
         """How many tasks there are, whether or not there was time to play them."""
         self._encoders = OpenedEncoders(list(searched_texts(self.tasks)))
@@ -126,14 +134,16 @@ class Replays:
                 opened.callback(player.close)
                 players.append(player)
                 self._indexed = self._indexed or player.app.search
+            taken: list[RecordedTask] = []
             for number, task in enumerate(self.tasks, 1):
+                if len(taken) >= least and time.process_time() >= until and task is not self.own:
+                    continue
+                taken.append(task)
                 for player, played in zip(players, found, strict=True):
                     played.append(player.play(task))
                 progress(number / len(self.tasks))
-                if number >= least and time.process_time() >= until:
-                    # What is played later gets the same tasks, so that all of it can be compared.
-                    self.tasks, self._patience_s = self.tasks[:number], inf
-                    break
+        # What is played later gets the same tasks, so that all of it can be compared.
+        self.tasks, self._patience_s = taken, inf
         return found
 
     def effect(self, config: Config, progress: Progress = lambda share: None) -> Effect:
@@ -186,6 +196,14 @@ def compare_tasks(
     )
 
 
+def _find_own(tasks: Sequence[RecordedTask], miss: Miss | None) -> RecordedTask | None:
+    """Return the task in which something was missed: the latest of its session that had begun by then."""
+    if miss is None:
+        return None
+    begun = (each for each in reversed(tasks) if each.episode.at <= miss.at)
+    return next((each for each in begun if each.session.key == miss.session), None)
+
+
 def _is_of_call(miss: Miss) -> bool:
     return miss.noticed not in _UNSEEN and (miss.noticed != "search" or miss.call > 0)
 
@@ -220,30 +238,41 @@ def measure_diagnosis(app: App, diagnosis: MissDiagnosis, patience_s: float) -> 
     now = time.time()
     # The tasks around the miss tell most, however long ago that was.
     since = min(now - _SINCE_S, diagnosis.miss.at - _SINCE_S)
-    replays = Replays(app.config, app.store, since, now, _PLAYED, patience_s, app.search)
+    replays = Replays(app.config, app.store, since, now, _PLAYED, patience_s, app.search, diagnosis.miss)
     return measure_fixes(replays, app.config, diagnosis.fixes, diagnosis.tool)
 
 
 def measure_fixes(replays: Replays, config: Config, fixes: Iterable[Fix], tool: str) -> list[MeasuredFix]:
-    """Return the fixes with what they would have done to the tasks on record: the one with the fewest misses first, of
-    these the one with the fewest searches, then tokens. Changes that the config does not understand are left out."""
-    measured: list[MeasuredFix] = []
+    """Return the fixes with what they would have done to the tasks on record, the best first. Changes that the config
+    does not understand are left out.
+
+    Those that spare the task of the miss most come first, so that the order is the same however many other tasks there
+    was time for; of the others the one with the fewest misses, then searches, then tokens.
+    """
+    measured: list[tuple[tuple[float, ...], MeasuredFix]] = []
     changed: list[tuple[Fix, Config]] = []
     for fix in fixes:
         if not fix.changes or not replays.tasks:
-            measured.append(MeasuredFix(fix, None, 0))
+            measured.append(((inf, _ORDER.index(fix.kind)), MeasuredFix(fix, None, 0)))
             continue
         with suppress(ConfigError, DocumentError):
             changed.append((fix, change_config(config, open_own(config), fix.changes)))
     played = replays.play_all([each for _, each in changed]) if changed else []
     for (fix, _), then in zip(changed, played, strict=True):
         before, after = (sum(each.missed.count(tool) for each in tasks) for tasks in (replays.now, then))
-        measured.append(MeasuredFix(fix, compare_tasks(replays.now, then, of=replays.found), before - after))
-    return sorted(measured, key=_cost)
+        effect = compare_tasks(replays.now, then, of=replays.found)
+        means = (effect.misses.mean, effect.discoveries.mean, effect.tokens.mean)
+        cost = (*_cost_of_own(replays, then), *means, _ORDER.index(fix.kind))
+        measured.append((cost, MeasuredFix(fix, effect, before - after)))
+    return [each for _, each in sorted(measured, key=lambda pair: pair[0])]
 
 
-def _cost(measured: MeasuredFix) -> tuple[bool, float, float, float, int]:
-    place, effect = _ORDER.index(measured.fix.kind), measured.effect
-    if effect is None:
-        return True, 0.0, 0.0, 0.0, place
-    return False, effect.misses.mean, effect.discoveries.mean, effect.tokens.mean, place
+def _cost_of_own(replays: Replays, then: Sequence[PlayedTask]) -> tuple[float, float, float]:
+    """Return the misses and searches that a change spares the task of the miss, below 0 each, and what it then reads
+    more."""
+    if replays.own is None:
+        return 0.0, 0.0, 0.0
+    place = replays.tasks.index(replays.own)
+    before, after = replays.now[place], then[place]
+    misses, searches = after.misses - before.misses, after.discoveries - before.discoveries
+    return misses, searches, after.read - before.read if (misses, searches) < (0, 0) else 0.0

@@ -166,6 +166,35 @@ def test_the_change_with_the_best_replayed_effect_comes_first(tmp_path: Path) ->
     assert measured[-1].fix.kind == "learn" and measured[-1].effect is None
 
 
+def test_the_task_of_a_miss_is_played_however_few_are_and_orders_the_changes_alike(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS * 4, list_tokens=360)
+    config = loader.load(path)
+    with offline.open_offline(config) as app:
+        for place in (1, 10, 22):
+            session = f"s{place}"
+            (call,) = app.store.calls.of_session(session, 0.0, inf)
+            missed = replace(HIDDEN, session=session, at=call.at, tool=call.tool, query="")
+            diagnosis = diagnose_miss(app, missed)
+            measured = []
+            for patience in (inf, 0.0):
+                replays = Replays(config, app.store, START - 10, NOW, patience_s=patience, around=missed)
+                measured.append(measure_fixes(replays, config, diagnosis.fixes, diagnosis.tool))
+                assert session in [each.session.key for each in replays.tasks]
+            every, few = measured
+            assert [each.fix for each in every] == [each.fix for each in few] and len(few) > 1
+            assert few[0].spared > 0 and few[0].is_advised and few[0].effect is not None
+            assert few[0].effect.tasks < 24 and not few[0].spares_nothing
+
+
+def test_the_task_of_a_miss_is_played_although_later_ones_fill_the_replay(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS * 2)
+    config = loader.load(path)
+    with open_existing_store(config.storage) as store:
+        missed = replace(HIDDEN, session="s2", at=START + 2 * HOUR + 60)
+        replays = Replays(config, store, START - 10, NOW, 4, around=missed)
+        assert [each.session.key for each in replays.tasks] == ["s2", "s3", "s4", "s5"]
+
+
 @pytest.mark.parametrize(
     ("misses", "searches", "is_worse"),
     [
