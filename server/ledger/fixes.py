@@ -33,9 +33,13 @@ from foretool.server.setup.documents import DocumentError, Keys
 from foretool.server.setup.own_servers import ConfigChange, OwnServers, change_config, read_own_servers
 from foretool.server.trust.text import one_line
 from foretool.storage.episodes import are_alike
-from foretool.storage.records import Miss, MissCount, Policy, Tool, ToolId
+from foretool.storage.records import Cause, Miss, MissCount, Policy, Tool, ToolId
 
 FOR: Final = "Used for:"
+_LATEST_CALLS: Final = 10_000
+"""Calls among which one that worked is looked for."""
+_NOT_BY_LIST: Final[tuple[Cause, ...]] = ("offline", "failing", "preparing")
+"""Causes for which a tool is missed in the list or out of it."""
 DOUBTFUL: Final = "nothing on record shows that these words were for this tool"
 _MOST_WORDS: Final = 200
 """Characters of a task that go into a description."""
@@ -53,13 +57,20 @@ _SAYS_HOW: Final = re.compile(
 
 
 def most_missed(app: App, counts: Sequence[MissCount], listed: Collection[ToolId]) -> MissCount | None:
-    """Return the most missed tool that a list which is made now still lacks and that a change would show: what there is
-    to do about misses. `counts`: the most frequent first."""
+    """Return the most missed tool that a list which is made now still lacks and that a change would show, with all its
+    misses, whatever their causes: what there is to do about misses. A tool of which no call has worked is none: in the
+    list it would fail as well."""
+    times: Counter[str] = Counter()
     for each in counts:
-        tool = app.catalog.get(ToolId(each.tool)) if each.kind == "tool" and each.tool not in listed else None
+        times[each.tool] += each.count
+    never_worked = app.store.calls.failing(_LATEST_CALLS)
+    for each in sorted(counts, key=lambda each: -times[each.tool]):
+        if each.kind != "tool" or each.cause in _NOT_BY_LIST or each.tool in listed or each.tool in never_worked:
+            continue
+        tool = app.catalog.get(ToolId(each.tool))
         miss = app.store.calls.miss(each.last_id) if tool is not None else None
         if miss is not None and miss.change:
-            return each
+            return replace(each, count=times[each.tool])
     return None
 
 

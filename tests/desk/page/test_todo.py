@@ -13,10 +13,11 @@ from stored_records import MISS
 from foretool.desk.page.access import Viewer
 from foretool.desk.page.overview import read_overview
 from foretool.desk.page.todo import Todo
+from foretool.server.commands.list import read_state
 from foretool.server.config.loader import load
 from foretool.server.upstreams.failure_memory import digest_entry
 from foretool.storage.opening import open_store
-from foretool.storage.records import Definition, Failure
+from foretool.storage.records import Call, Definition, Failure, ToolId
 from foretool.storage.steps import finish
 
 ALL = Viewer("key")
@@ -44,6 +45,24 @@ def test_what_fails_comes_first_then_reviews_then_the_most_missed_tool(tmp_path:
     assert (show.what, show.why, show.link) == (f"List {WEATHER} always", "missed 1 time", "misses/2")
     assert doctor.what == "Run foretool doctor" and "moon" in doctor.why
     assert page.servers[0].name == "calc"
+
+
+def test_a_tool_is_told_with_all_its_misses_and_one_that_never_worked_is_not_to_be_listed(tmp_path: Path) -> None:
+    path = write_config(tmp_path, list_tokens=1)
+    config, now = load(path), time.time()
+    with fill(path) as store:
+        missed = replace(MISS, session="s1", at=now, tool=WEATHER, cause="budget", change="pin sky__forecast", call=0)
+        down = replace(missed, tool="sky__moon", change="pin sky__moon")
+        lost = Call("s1", now, ToolId("sky__moon"), "sky", "bridge", True, "lost", 1.0, True, "")
+        again = replace(missed, cause="offline", change="foretool doctor sky", at=now + 1)
+        store.calls.record([lost], [missed, again, *(replace(down, at=now + at) for at in range(3))])
+    page = read_overview(config, ALL)
+    (show,) = [each for each in page.todo if each.what.startswith("List ")]
+    assert (show.what, show.why) == (f"List {WEATHER} always", "missed 2 times")
+    assert ("sky__moon", 3) in [(each.name, each.count) for each in page.most_missed]
+    assert (WEATHER, 2) in [(each.name, each.count) for each in page.most_missed]
+    state = read_state(config)
+    assert state.missed is not None and (state.missed.tool, state.missed.count) == (WEATHER, 2)
 
 
 def test_many_of_a_kind_are_one_thing_to_do(tmp_path: Path) -> None:
