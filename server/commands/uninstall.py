@@ -7,7 +7,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -19,7 +20,7 @@ from foretool.server.commands.options import config_option, json_option
 from foretool.server.config import keyrings
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.keyrings import KeyringError
-from foretool.server.config.loader import load
+from foretool.server.config.loader import load, parse
 from foretool.server.config.places import find_place
 from foretool.server.local.opening import forget_answers
 from foretool.server.setup import changes, leaving, prompt_hooks
@@ -29,7 +30,7 @@ from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.installation import Command, measure_folder, this_installation
 from foretool.server.setup.scan import scan
 from foretool.server.setup.shell_hooks import SHELL_HOOKS
-from foretool.storage.places import ServerAddress, local_folder, made_folder
+from foretool.storage.places import ServerAddress, StorePlace, local_folder, made_folder
 
 
 @click.command("uninstall")
@@ -61,17 +62,20 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
         output.say("No client has foretool.")
     elif not dry_run and not _change(planned, place, agreed=agreed):
         return WRONG
-    may_delete = not dry_run and (agreed or bool(planned))
-    _drop_made(place, may_delete=may_delete)
-    if may_delete:
-        forget_answers()
+    made = _made(place)
+    if agreed_now := not dry_run and (agreed or bool(planned)):
+        _delete_made(made)
+    elif made is not None:
+        output.say(f"Goes too: {_describe_made(made)}.")
     for folder, what in _data(place).items():
-        kept = f"{what}, {output.size(measure_folder(Path(folder)))}" if Path(folder).is_dir() else what
+        is_folder = Path(folder).is_dir()
+        kept = f"{what}, {output.size(_measure_kept(Path(folder), made))}" if is_folder else what
         output.say_paragraph(f"Stays: {folder} ({kept}).", "", "  ")
-        if Path(folder).is_dir():
+        if is_folder:
             output.say(f"  To delete it: rm -r {shlex.quote(folder)}")
     output.say("\nTo uninstall the program:", "bold")
-    return run_commands(installed.uninstall, "Run this?", agreed=agreed, dry_run=dry_run)
+    before = None if agreed_now else partial(_delete_made, made)
+    return run_commands(installed.uninstall, "Run this?", agreed=agreed, dry_run=dry_run, before=before)
 
 
 def _say_left(names: list[str], place: Path) -> None:
@@ -129,29 +133,39 @@ def _change(planned: list[FileChange], place: Path, *, agreed: bool) -> bool:
     return True
 
 
-def _drop_made(place: Path, *, may_delete: bool) -> None:
-    """Delete the files that foretool has made of installed packages: it makes them again when it needs them."""
-    try:
-        folder = made_folder(load(place).storage)
-    except ConfigError:
-        return
-    if folder is None or not folder.is_dir():
-        return
-    what = f"{edits.short(folder)} ({output.size(measure_folder(folder))}, made for this machine)"
-    if may_delete:
+def _made(place: Path) -> Path | None:
+    """Return the folder of the files that foretool has made of installed packages, which it makes again when it needs
+    them; None if there is none."""
+    storage = _storage(place)
+    folder = made_folder(storage) if storage is not None else None
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def _describe_made(folder: Path) -> str:
+    return f"{edits.short(folder)} ({output.size(measure_folder(folder))}, made for this machine)"
+
+
+def _delete_made(folder: Path | None) -> None:
+    """Delete what foretool has made for this machine, and what it has kept of answers."""
+    if folder is not None:
+        what = _describe_made(folder)
         shutil.rmtree(folder, ignore_errors=True)
-        output.say(f"Deleted: {what}.")
-    else:
-        output.say(f"Goes too: {what}.")
+        output.say(f"{'Not deleted' if folder.exists() else 'Deleted'}: {what}.")
+    forget_answers()
+
+
+def _measure_kept(folder: Path, made: Path | None) -> int:
+    """Return the bytes of a folder without those that go."""
+    goes = measure_folder(made) if made is not None and made.is_relative_to(folder) else 0
+    return measure_folder(folder) - goes
 
 
 def _data(place: Path) -> dict[str, str]:
     """Return the folders and databases that hold the user's data, and what they hold."""
     what = "your config and copies of the files that foretool changed, with the secrets of your servers"
     found = {str(place.parent): what}
-    try:
-        storage = load(place).storage
-    except ConfigError:
+    storage = _storage(place)
+    if storage is None:
         return found
     recorded = "what foretool recorded and learned"
     if isinstance(storage, ServerAddress):
@@ -163,8 +177,25 @@ def _data(place: Path) -> dict[str, str]:
     return found
 
 
-def run_commands(commands: Sequence[Command], question: str, *, agreed: bool, dry_run: bool) -> int:
-    """Show commands and run them in order after a yes; stop at the first that fails. Returns the exit status."""
+def _storage(place: Path) -> StorePlace | None:
+    """Return where the records are, as a config says, or the place without one, which `foretool init --undo` deletes;
+    None if the config cannot be read."""
+    try:
+        return load(place).storage if place.exists() else parse(b'{"mcpServers": {}}', place).storage
+    except ConfigError:
+        return None
+
+
+def run_commands(
+    commands: Sequence[Command],
+    question: str,
+    *,
+    agreed: bool,
+    dry_run: bool,
+    before: Callable[[], None] | None = None,
+) -> int:
+    """Show commands and run them in order after a yes; stop at the first that fails. `before`: what the same yes does
+    first. Returns the exit status."""
     for each in commands:
         click.echo(f"  {shlex.join(each)}")
     if dry_run or not (agreed or sys.stdin.isatty()):
@@ -173,6 +204,8 @@ def run_commands(commands: Sequence[Command], question: str, *, agreed: bool, dr
     if not agreed and not click.confirm(question, default=False):
         output.say("Nothing was run.")
         return WRONG
+    if before is not None:
+        before()
     for each in commands:
         try:
             done = subprocess.run(each, check=False)

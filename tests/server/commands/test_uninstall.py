@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from requirements import requirement
 
 from foretool.server.commands import uninstall
 from foretool.server.commands.group import run
+from foretool.server.commands.uninstall import run_commands
+from foretool.server.setup.installation import Installation
 
 
 @pytest.fixture
@@ -98,13 +101,36 @@ def test_what_foretool_made_for_the_machine_goes_and_records_stay_with_their_siz
     (state / "encoders" / "o200k_base.ranks").write_bytes(b"x" * 2048)
     (state / "foretool.sqlite3").write_bytes(b"y" * 512)
     assert run(["uninstall", "--dry-run"]) == 0
-    assert "Goes too: ~/.local/state/foretool/encoders (2.0 KiB" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "Goes too: ~/.local/state/foretool/encoders (2.0 KiB" in said
+    assert "(what foretool recorded and learned, 512 B)" in said
     assert (state / "encoders").is_dir() and (sockets / "kept.answer").exists()
     assert run(["uninstall", "--yes"]) == 0
     assert not (sockets / "kept.answer").exists()
     out = capsys.readouterr().out
     assert "Deleted: ~/.local/state/foretool/encoders" in out and not (state / "encoders").exists()
     assert "(what foretool recorded and learned, 512 B)" in out and (state / "foretool.sqlite3").exists()
+
+
+@requirement("manage:uninstall")
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_what_goes_too_goes_with_the_yes_to_uninstall_where_no_client_has_foretool(
+    home: Path, answer: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After `init --undo` there is one question alone; its yes left the folder that "goes too"."""
+    made = home / ".local/state/foretool/encoders"
+    made.mkdir(parents=True)
+    (made / "o200k_base.ranks").write_bytes(b"x" * 2048)
+    copy = Installation("pip", home, "", (("true",),))
+    monkeypatch.setattr(uninstall, "this_installation", lambda: copy)
+    monkeypatch.setattr(uninstall, "run_commands", run_commands)
+    typed = io.StringIO(f"{answer}\n")
+    monkeypatch.setattr(typed, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", typed)
+    assert run(["uninstall"]) == (answer == "n")
+    said = capsys.readouterr().out
+    assert "Goes too: ~/.local/state/foretool/encoders" in said and "Run this?" in said
+    assert made.exists() == ("Deleted: " not in said) == (answer == "n")
 
 
 @requirement("manage:uninstall")
