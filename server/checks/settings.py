@@ -151,7 +151,9 @@ def explain_entry(said: str, path: Path) -> Cause:
     code = said.code if isinstance(said, Coded) else Code.SERVER_ENTRY
     if lacks_folder(said):
         return Cause(code, said, "nothing, if it is for windows with an open folder alone")
-    return Cause(code, said, f"correct that line of {printable_line(str(path))}; the other servers work")
+    return Cause(
+        code, said, f"correct that line of {printable_line(str(path))}; until then this server alone is left out"
+    )
 
 
 def _check_relative_arguments(server: Server) -> Iterator[Finding]:

@@ -332,8 +332,13 @@ def _group(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Put together what has the same cure."""
     by_cure: dict[tuple[str, str], list[Finding]] = {}
     for each in findings:
-        by_cure.setdefault((each.code or "", each.do), []).append(each)
+        by_cure.setdefault((each.code or "", _cure_of([each], "SERVER")), []).append(each)
     return list(by_cure.values())
+
+
+def _cure_of(alike: Sequence[Finding], servers: str) -> str:
+    """Return what to do about findings with the same cure, with these servers in its command."""
+    return alike[0].do.replace(f"foretool doctor {alike[0].server} --", f"foretool doctor {servers} --")
 
 
 def _show_findings(alike: Sequence[Finding], path: Path | None) -> None:
@@ -346,7 +351,7 @@ def _show_findings(alike: Sequence[Finding], path: Path | None) -> None:
         output.say_paragraph(f"{what.replace(f'{Path.home()}/', '~/')}{code}", "  ", "    ")
         for line in finding.lines if path is None else ():
             output.say_paragraph(line, "    | ", "    | ", "dim")
-    if do := alike[0].do:
+    if do := _cure_of(alike, " ".join(each.server for each in alike)):
         output.say_paragraph(do, "    -> ", "       ")
 
 

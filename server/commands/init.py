@@ -499,7 +499,8 @@ def _start(place: Path | None, own: Path, as_json: bool, may_ask: bool) -> Diagn
         diagnosis = doctor.run_checks(config, may_ask=may_ask)
     except KeyboardInterrupt:
         undo, again = edits.typed("init --undo", own), edits.typed("doctor", own)
-        output.warn(f"Your clients' files are changed. To put them back: {undo}. To start the servers again: {again}")
+        changed = "Your clients' files are changed: restart the clients, and they start foretool."
+        output.warn(f"{changed} To put them back: {undo}. To start the servers again: {again}")
         raise click.Abort from None
     if not as_json:
         doctor.show_diagnosis(diagnosis, config.path)

@@ -106,8 +106,14 @@ def say_paragraph(text: str, first: str = "", rest: str = "", style: str = "") -
 
 
 def warn(text: str) -> None:
-    """Print a remark on stderr, beside the answer."""
-    click.echo(printable_text(text), err=True)
+    """Print a remark on stderr, beside the answer, within the width of the terminal."""
+    said = printable_text(text)
+    if sys.stderr.isatty():
+        wrapped = textwrap.TextWrapper(
+            console(error=True).width - 1, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False
+        )
+        said = wrapped.fill(said)
+    click.echo(said, err=True)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:

@@ -72,7 +72,8 @@ def _local_cause(server: Server, error: str, stderr: Sequence[str], skipped_line
             return Cause(Code.NOT_MCP, f"{said}{lines}", do)
         do = network_variables(server)
         do = f"{do}; else " if do else ""
-        do += f"give it more time: foretool doctor --timeout {seconds:g}; or start it by hand to see what it waits for"
+        do += f"give it more time: foretool doctor {server.name} --timeout {seconds:g}"
+        do += "; or start it by hand to see what it waits for"
         return Cause(Code.SERVER_SLOW, said, do)
     if found is not None:
         return found

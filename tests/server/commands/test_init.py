@@ -226,7 +226,8 @@ def test_one_that_is_interrupted_says_what_it_did_and_how_to_go_back_and_on(home
         out, said = running.communicate(timeout=20)
     assert "Done. The old files are in" in out and running.returncode == 130
     assert said.startswith("Stopped: what is known of 1 of 2 servers is kept; no answer yet from dumb.")
-    assert "Your clients' files are changed. To put them back: foretool init --undo." in said
+    assert "Your clients' files are changed: restart the clients, and they start foretool." in said
+    assert "To put them back: foretool init --undo." in said
     assert "To start the servers again: foretool doctor" in said
 
 

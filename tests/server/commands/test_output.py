@@ -135,3 +135,11 @@ def test_a_table_without_rows_that_does_not_fit_prints_nothing(monkeypatch: pyte
     monkeypatch.setattr(sys, "stdout", stream := Terminal())
     output.table(("a long name", "another"), [])
     assert stream.getvalue() == ""
+
+
+def test_a_remark_stays_within_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stderr", Terminal())
+    output.warn(f"Stopped: no answer yet from {', '.join(f'server{number}' for number in range(20))}.")
+    lines = sys.stderr.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) > 1 and max(map(len, lines)) < 80

@@ -280,7 +280,7 @@ def test_a_download_that_never_ends_may_lack_a_variable_of_the_network(
     slow = "no answer to initialize within 30 s"
     found = explain_failure(server(tmp_path, command="npx", args=["-y", "some-server"]), slow, ())
     assert found.do.startswith("NODE_EXTRA_CA_CERTS is set here but not given to it; if downloads need it, add")
-    assert "; else give it more time: foretool doctor --timeout 120" in found.do
+    assert "; else give it more time: foretool doctor one --timeout 120" in found.do
     assert explain_failure(server(tmp_path), slow, ()).do.startswith("give it more time")
 
 
