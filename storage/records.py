@@ -762,6 +762,7 @@ class Statistics(Struct, frozen=True):
     calls: int
     misses: int
     clients: int
+    """By name, without `foretool call`."""
     file_bytes: int
     """Size of the file without its write-ahead log."""
 

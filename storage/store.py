@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from foretool.storage.records import Statistics
+from foretool.storage.records import SHELL_CLIENT, Statistics
 from foretool.storage.sql.approvals import ApprovalStore
 from foretool.storage.sql.artifacts import ArtifactStore, VectorStore, WordingStore
 from foretool.storage.sql.browsing import BrowseStore, ExportStore
@@ -32,7 +32,8 @@ _STATISTICS = """
         (SELECT count(*) FROM sessions), (SELECT count(*) FROM exposures), (SELECT count(*) FROM discoveries), (
             SELECT coalesce((SELECT count FROM costs_marks WHERE name = 'calls'), 0) + count(*) FROM calls
             WHERE id > ?
-        ), (SELECT count(*) FROM misses), (SELECT count(*) FROM clients)
+        ), (SELECT count(*) FROM misses),
+        (SELECT count(DISTINCT client) FROM clients WHERE client != ?)
 """
 
 
@@ -109,5 +110,5 @@ class Store(AbstractContextManager["Store"]):
     def statistics(self) -> Statistics:
         database = self._database
         row = database.row("SELECT done FROM costs_marks WHERE name = 'calls'")
-        counts = database.rows(_STATISTICS, (row[0] if row else 0,))[0]
+        counts = database.rows(_STATISTICS, (row[0] if row else 0, SHELL_CLIENT))[0]
         return Statistics(*(*counts, database.size()))

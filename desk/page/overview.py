@@ -19,10 +19,19 @@ from foretool.server.app import App
 from foretool.server.config.loader import Config
 from foretool.server.ledger.conditions import ListedServer, list_servers
 from foretool.server.ledger.story import UNKNOWN_TOOL, say_counts
-from foretool.server.recording.costs import FEWEST, Costs, add_costs, by_client, read_costs, say_calls, say_saving
+from foretool.server.recording.costs import (
+    AT_ONCE,
+    FEWEST,
+    Costs,
+    add_costs,
+    by_client,
+    read_costs,
+    say_calls,
+    say_saving,
+)
 from foretool.server.system.counts import plural
 from foretool.server.upstreams.memory import find_running
-from foretool.storage.records import MissCount, MissFilter, ProfileCount
+from foretool.storage.records import SHELL_CLIENT, MissCount, MissFilter, ProfileCount
 
 DAYS: Final = 14
 """How many days the overview looks back, today included."""
@@ -30,8 +39,6 @@ MONTH: Final = 30
 """The same where a month is asked for."""
 _LATEST: Final = 30_000
 """Of so many latest calls those of one profile are counted."""
-AT_ONCE: Final = 10_000
-"""So many calls that are not added up are read for the page; of more it says that they are still to come."""
 _TOP: Final = 5
 """How many of the most missed tools are named."""
 _Z: Final = 1.959964
@@ -255,7 +262,7 @@ def _count_lost(counts: Sequence[MissCount]) -> int:
 def count_profile(counts: Iterable[ProfileCount]) -> list[Costs]:
     """Return what one profile did by day and client, the latest day first; tokens are not known of one profile."""
     found: dict[tuple[str, str], Costs] = {}
-    for each in counts:
+    for each in (one for one in counts if one.client != SHELL_CLIENT):
         day = datetime.fromtimestamp(each.at).astimezone().strftime("%Y-%m-%d")
         row = found.setdefault((day, each.client), Costs(day, each.client or "(unnamed)"))
         row.calls += each.calls

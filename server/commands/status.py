@@ -37,7 +37,7 @@ from foretool.server.recording.calibration import (
     discovery_outcomes,
     rate_confidence,
 )
-from foretool.server.recording.costs import FEWEST
+from foretool.server.recording.costs import FEWEST, count_shell_calls
 from foretool.server.recording.notes import ProxyJob, find_failing_jobs
 from foretool.server.recording.store_watch import TroubleNote, find_trouble
 from foretool.server.signin.vault import KnownSignIn, Vault
@@ -127,6 +127,8 @@ class Status(Struct, frozen=True):
     """The file, or the address of the database without its password."""
     contents: Statistics | None
     """None while there is no store."""
+    shell_calls: int
+    """Those of its calls that `foretool call` made, which no other figure counts."""
     recording: Recording
     telemetry: Telemetry
     """What is sent to a collector: `off`, `on`, or `full` with the contents of calls."""
@@ -230,6 +232,7 @@ def read_status(config: Config) -> Status:
             config_named_by=config.named_by,
             storage=str(config.storage),
             contents=store.statistics() if store.path != MEMORY else None,
+            shell_calls=count_shell_calls(store, now),
             recording=Recording(config.settings.record, last_call, last_discovery),
             telemetry=config.settings.telemetry,
             encoder=_describe_encoders(config, store),
@@ -318,7 +321,7 @@ def _print(status: Status, verbose: bool) -> None:
     if status.storage_trouble:
         output.say_fact("storage", status.storage_trouble, "red")
     else:
-        output.say_fact("storage", f"{status.storage}: {_say_contents(status.contents)}")
+        output.say_fact("storage", f"{status.storage}: {_say_contents(status.contents, status.shell_calls)}")
     encoding, recording = status.encoder, status.recording
     # Nothing is known of what is in a storage file that cannot be read.
     said = {
@@ -388,13 +391,14 @@ def _say_quality(found: Confidence, verbose: bool) -> str:
     return f"{said}."
 
 
-def _say_contents(held: Statistics | None) -> str:
+def _say_contents(held: Statistics | None, by_shell: int) -> str:
     if held is None:
         return "does not exist yet; the first proxy creates it"
-    counts = (held.tools, held.sessions, held.calls, held.discoveries, held.misses, held.clients)
-    nouns = ("tool", "session", "call", "search", "miss", "client")
-    counted = ", ".join([output.size(held.file_bytes), *map(output.plural, counts, nouns)])
-    return f"{counted} (all on record)"
+    calls = output.plural(held.calls - by_shell, "call") + (f" and {by_shell:,} by foretool call" if by_shell else "")
+    counted = [output.plural(held.tools, "tool"), output.plural(held.sessions, "session"), calls]
+    counted += [output.plural(held.discoveries, "search"), output.plural(held.misses, "miss")]
+    counted.append(output.plural(held.clients, "client"))
+    return f"{', '.join([output.size(held.file_bytes), *counted])} (all on record)"
 
 
 def _print_proxy(proxy: Proxy, verbose: bool) -> None:

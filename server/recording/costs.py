@@ -36,6 +36,8 @@ from foretool.storage.store import Store
 _EVERYTHING: Final = 1 << 60
 _LONGEST_S: Final = 21_600.0
 """A stretch that has lasted so long is added up, although the session goes on."""
+AT_ONCE: Final = 10_000
+"""So many calls that are not added up are read at once; of more it is said that they are still to come."""
 FEWEST: Final = 50
 """Tasks from which rates are formed at the fewest: of fewer, a few odd ones make any rate."""
 _FOUND: Final = 5
@@ -172,6 +174,14 @@ def read_costs(store: Store, since: float, now: float, full: int, *, reads_rest:
         row.full_tokens += full * each.calls
         row.rated_full_tokens += full * each.rated_calls
     return sorted(found.values(), key=lambda each: (each.day, each.calls, each.client), reverse=True)
+
+
+def count_shell_calls(store: Store, now: float) -> int:
+    """Return how many calls on record `foretool call` made, which no other figure counts."""
+    with store.snapshot():
+        reads_rest = store.costs.waiting() <= AT_ONCE
+        rest = add_up(store, store.costs.part(_EVERYTHING, GAP_S), None, now)[0] if reads_rest else []
+        return sum(each.calls for each in (*store.costs.sums(0.0), *rest) if each.client == SHELL_CLIENT)
 
 
 def estimate_own_search(rows: Iterable[Costs], names: int, tokens: float) -> None:

@@ -19,6 +19,7 @@ from foretool.desk.page import overview
 from foretool.desk.page.access import Viewer
 from foretool.server.config.loader import load
 from foretool.server.recording.costs import add_everything
+from foretool.storage.records import SHELL_CLIENT, ProfileCount
 
 pytestmark = pytest.mark.anyio
 
@@ -195,3 +196,8 @@ async def test_a_log_that_is_not_added_up_is_added_up_beside_the_page_which_says
     page = overview.read_overview(load(path), ALL)
     assert page.waiting == 0 and page.total.calls == 8
     assert overview.read_overview(load(path), Viewer("key", "", may_decide=False)).waiting == 0
+
+
+def test_what_foretool_call_did_is_counted_for_no_profile() -> None:
+    counts = [ProfileCount(3600.0, client, 2, 0, 1, 0) for client in ("cursor", SHELL_CLIENT)]
+    assert [(each.client, each.calls, each.misses) for each in overview.count_profile(counts)] == [("cursor", 2, 1)]

@@ -14,7 +14,16 @@ from requirements import requirement
 from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, Definition, Discovery, Match, UpstreamState
+from foretool.storage.records import (
+    SHELL_CLIENT,
+    Call,
+    Definition,
+    Discovery,
+    Match,
+    SessionRecord,
+    ToolId,
+    UpstreamState,
+)
 from foretool.storage.steps import finish
 
 
@@ -177,3 +186,23 @@ def test_of_a_storage_file_that_cannot_be_read_it_says_no_numbers(
     said = capsys.readouterr().out
     assert "not a readable SQLite file" in " ".join(said.split())
     assert "record: shape" in said and "never" not in said and "embedded" not in said
+
+
+def test_calls_of_foretool_call_are_told_apart_in_the_same_number_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, now = write_config(tmp_path), time.time()
+    with fill(path) as store:
+        for key, client, version in (("a", "cursor", "1.3"), ("b", SHELL_CLIENT, "1"), ("c", SHELL_CLIENT, "1")):
+            store.sessions.begin(SessionRecord(key, client, version, "legacy", "stdio", "", now))
+            store.calls.record([Call(key, now, ToolId("calc__add"), "calc", "name", False, "ok", 1.0, True, "")])
+    assert run(["status", "--config", str(path)]) == 0
+    assert "2 calls and 2 by foretool call, 1 search, 1 miss, 1 client (all on record)" in told(capsys)
+    assert run(["status", "--json", "--config", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["shell_calls"] == 2
+    assert run(["status", "--stats", "--since", "90000d", "--config", str(path)]) == 0
+    assert "in all: 2 tasks, 2 calls, 1 miss" in told(capsys)
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
