@@ -7,6 +7,8 @@ server that takes no part answers every call with an error, as it would without 
 from __future__ import annotations
 
 import json
+import math
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,14 +43,19 @@ def read_tools(folder: Path, file: str) -> list[Json]:
     return tools
 
 
-def read_catalogue(folder: Path, size: int) -> dict[str, list[Json]]:
-    """Definitions by server: those of the needed servers, then of others until there are `size` tools."""
+def read_catalogue(folder: Path, size: int, longest: float = math.inf) -> dict[str, list[Json]]:
+    """Definitions by server: those of the needed servers, then of others until there are `size` tools.
+
+    `longest`: of the others only those whose definitions have at most so many characters in the mean, for a model whose
+    context does not hold so many tools of all kinds."""
     found = {name: read_tools(folder, file) for name, file in NEEDED.items()}
     for name, file in OTHERS.items():
         left = size - sum(map(len, found.values()))
         if left <= 0:
             break
-        found[name] = read_tools(folder, file)[:left]
+        tools = read_tools(folder, file)
+        if statistics.fmean(len(json.dumps(tool)) for tool in tools) <= longest:
+            found[name] = tools[:left]
     return found
 
 

@@ -21,6 +21,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import math
 import random
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -230,7 +231,7 @@ async def run_all(arguments: argparse.Namespace, driver: Driver, sizes: Sequence
             task for task in tasks_of(arguments.half) if not arguments.tasks or task.name in arguments.tasks.split(",")
         ]
         for size in sizes:
-            catalogue = read_catalogue(arguments.catalogs, size)
+            catalogue = read_catalogue(arguments.catalogs, size, arguments.longest)
             folder = results / f"config-{size}"
             folder.mkdir(exist_ok=True)
             others = {name: stand_in(folder, name, tools) for name, tools in catalogue.items() if name not in entries}
@@ -273,6 +274,10 @@ def parser() -> argparse.ArgumentParser:
     add_model(parser)
     parser.add_argument("--arms", default=",".join(ARMS), help="default %(default)s")
     parser.add_argument("--sizes", default="47,128", help="tools of the catalogues; default %(default)s")
+    parser.add_argument(
+        "--longest", type=float, default=math.inf, metavar="N",
+        help="only servers beside the tasks' own whose definitions have at most N characters in the mean",
+    )  # fmt: skip
     parser.add_argument("--half", default="working", choices=get_args(Half), help="default %(default)s")
     parser.add_argument("--tasks", default="", help="names of tasks; default: all of the half")
     parser.add_argument("--repeats", type=int, default=1, help="default %(default)s")

@@ -180,7 +180,7 @@ class World:
             "time": python("mcp-server-time", "--local-timezone", "UTC"),
             "calculator": python("mcp-server-calculator", under="older"),
             "editor": python("mcp-text-editor", under="older"),
-            "fetch": python("mcp-server-fetch", "--ignore-robots-txt"),
+            "fetch": python("mcp-server-fetch", "--ignore-robots-txt", "--allow-private-ips"),
         }
 
 
