@@ -76,7 +76,7 @@ class Embedder(BackgroundWork):
     def __init__(self, settings: Settings, catalog: Catalog, store: Store, search: Search) -> None:
         self._catalog = catalog
         self._store = store
-        self._vectors = KeptVectors(store.vectors)
+        self._vectors = KeptVectors(store)
         self._search = search
         self._ensemble: DenseEnsemble | None = None
         self._opening: asyncio.Future[None] | None = None
@@ -423,7 +423,7 @@ def _load_vectors(ensemble: DenseEnsemble, weights: Sequence[Weights], search: S
     """Give the ensemble the vectors that the store keeps of the indexed tools, and rank with it."""
     digests = {digest for digest in search.update_corpus().digests if digest}
     for head, each in zip(ensemble.heads, weights, strict=True):
-        head.add(store.vectors.load(each.key, head.missing(digests)))
+        head.add(KeptVectors(store).load(each.key, head.missing(digests)))
     _serve(ensemble, search)
 
 

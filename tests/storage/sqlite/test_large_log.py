@@ -175,11 +175,12 @@ IN_THREADS: Final = {
     "costs.clients": "recording/costs.py",
     "costs.last_list": "recording/costs.py",
     "costs.sums": "recording/costs.py",
+    "costs.waiting": "recording/costs.py",
     "sessions.ended": "recording/costs.py",
     "retention.prune": "recording/retention.py",
     "retention.touch_vectors": "recording/retention.py",
-    "vectors.load": "catalog/embedding.py",
-    "vectors.missing": "catalog/embedding.py",
+    "vectors.load": "catalog/kept_vectors.py",
+    "vectors.missing": "catalog/kept_vectors.py",
 }
 """Of those, the ones that a room which serves clients names, with the file where it calls them in a thread."""
 
