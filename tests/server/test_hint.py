@@ -61,7 +61,7 @@ def test_a_prompt_is_kept_and_its_likely_tools_are_named(tmp_path: Path) -> None
     with fill(path) as store:
         said = hint.answer_prompt(told(), HintOptions(path))
         (prompt,) = store.tasks.prompts()
-    assert said == f'{HEAD}\n- sky__forecast() (write): "Forecast of the weather for a city."'
+    assert said == f'{HEAD}\n- sky__forecast(text?: string) (write): "Forecast of the weather for a city."'
     assert (prompt.text, prompt.session, prompt.cwd) == (EVENT["prompt"], EVENT["session_id"], EVENT["cwd"])
 
 
@@ -273,7 +273,7 @@ def test_a_tool_is_named_as_the_proxy_that_kept_its_words_names_it(tmp_path: Pat
     with fill(path) as store:
         connection_of(store).execute("UPDATE tools SET exposed = 'an_older_name' WHERE name = 'forecast'")
         keep_words(path, store, exposed={"forecast": "sky__forecast"})
-        assert "- sky__forecast()" in hint.answer_prompt(told(), HintOptions(path))
+        assert "- sky__forecast(text?: string)" in hint.answer_prompt(told(), HintOptions(path))
 
 
 @requirement("trust:policy:deny")
