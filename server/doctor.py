@@ -6,6 +6,7 @@ knows its tools from the start; nothing else is written. The checks are in `serv
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -25,7 +26,7 @@ from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config
 from foretool.server.diagnosis import Diagnosis, Finding, TokenSummary, UpstreamCheck
 from foretool.server.inspection import inspect, report
-from foretool.server.probing import OnProgress, Probe, count_tokens, ignore, is_foretool, probe_servers
+from foretool.server.probing import OnProgress, Probe, ignore, is_foretool, probe_servers
 from foretool.server.recording.notes import find_failing_jobs
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import examine_store, open_existing_store, open_store, store_exists
@@ -54,8 +55,6 @@ def diagnose(
     storage = list(check_storage(config.storage))
     is_usable = all(each.severity != "error" for each in storage)
     probes = probe_servers(config, servers, timeout_s, on_progress, keeps=is_usable)
-    if is_usable and any(probe.definitions for probe in probes):
-        count_tokens(config)
     if is_new and is_usable:
         storage = list(check_storage(config.storage))  # it has what the servers listed
     catalog = Catalog(list(config.servers.values()), _given_names(config), prefixes=config.prefixes)
@@ -63,7 +62,7 @@ def diagnose(
         if probe.definitions is not None:
             text, cut = probe.upstream.server_info.instructions, probe.upstream.list_problem
             catalog.replace(probe.server.name, probe.definitions, text, cut=cut)
-    finish(catalog.set_token_counts(_known_counts(config)))
+    finish(catalog.set_token_counts(_count_tokens(config)))
     upstreams = tuple(_describe_upstream(probe, catalog) for probe in probes)
     texts = inspect(catalog, {each.server.name: each.definitions or () for each in probes})
     failing = find_failing_jobs(config.storage)
@@ -138,11 +137,13 @@ def _describe_upstream(probe: Probe, catalog: Catalog) -> UpstreamCheck:
     )
 
 
-def _known_counts(config: Config) -> dict[str, int]:
-    """Return the tokens of definitions that are counted, by schema hash; a proxy says the same of them."""
+def _count_tokens(config: Config) -> dict[str, int]:
+    """Return the tokens of definitions, by schema hash, and count those that no proxy has counted yet: figures are the
+    same then before and after one runs."""
     with suppress(StorageError), open_existing_store(config.storage) as store:
-        tools = App(config, store).catalog.tools()
-        return {tool.schema_hash: tool.tokens for tool in tools if tool.tokens is not None}
+        app = App(config, store)
+        asyncio.run(app.known.tokens.count())
+        return {tool.schema_hash: tool.tokens for tool in app.catalog.tools() if tool.tokens is not None}
     return {}
 
 

@@ -2,9 +2,8 @@
 
 What is kept passes the approvals of the store as it does in a proxy. No client is told of anything.
 
-`prepare_meaning` prepares the search by meaning once tools were listed, for commands that have a progress bar, and
-`count_tokens` counts what they take. A proxy does the same in the background, so whatever goes wrong here is tried
-again there.
+`prepare_meaning` prepares the search by meaning once tools were listed, for commands that have a progress bar. A proxy
+does the same in the background, so whatever goes wrong here is tried again there.
 """
 
 from __future__ import annotations
@@ -50,12 +49,6 @@ def prepare_meaning(config: Config, on_embedded: OnEmbedded) -> str:
             return app.known.embedding.problem
     except StorageError as error:
         return str(error)
-
-
-def count_tokens(config: Config) -> None:
-    """Count the tokens of tools that the store knows: figures are the same then before and after a proxy runs."""
-    with suppress(StorageError), open_store(config.storage) as store:
-        asyncio.run(App(config, store).known.tokens.count())
 
 
 _STOP_S: Final = 15.0

@@ -40,10 +40,11 @@ class KeptVectors:
 
     def save(self, encoder: str, vectors: Mapping[bytes, bytes]) -> None:
         """Keep vectors, with those that the store has refused before."""
-        unsaved = {**self._unsaved.pop(encoder, {}), **vectors}
+        unsaved = {**self._unsaved.get(encoder, {}), **vectors}
         try:
             self._store.vectors.save(encoder, unsaved)
         except StorageError as error:
             self._unsaved[encoder], self.refused = unsaved, str(error)
         else:
+            self._unsaved.pop(encoder, None)
             self.refused = ""

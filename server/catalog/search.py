@@ -467,12 +467,14 @@ class Search(BackgroundWork):
     def _deletes_something_else(self, ranking: Ranking) -> bool:
         """Return whether the first tool would delete what the task names neither in its words nor by meaning."""
         from foretool.retrieval.glossary import put_into_english
-        from foretool.retrieval.rankers.deletions import NEARLY_NAMED, deletes_something_else
+        from foretool.retrieval.rankers.deletions import NEARLY_NAMED, deletes, deletes_something_else
 
         first = ranking.ranked[0]
         tool = self._catalog.get(first.tool)
         is_near = first.fit is not None and first.fit.cosine >= NEARLY_NAMED
-        if tool is None or not ranking.task or is_near or all(each.named for each in ranking.evidence):
+        if tool is None or is_near or not deletes(tool.name):
+            return False
+        if not ranking.task or all(each.named for each in ranking.evidence):
             return False
         said = f"{tool.upstream} {jsonrpc.member(Raw(tool.definition), 'description') or ''}"
         return deletes_something_else(put_into_english(ranking.task), tool.name, said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -249,7 +249,7 @@ def read_status(config: Config) -> Status:
                 )
                 for each in find_proxies(states)
             ),
-            failing=_find_failing(config, store),
+            failing=_find_failing(config, store, states),
             broken=config.wrong,
             disabled=config.disabled,
             warnings=(*config.warnings, *exposure(config.storage)),
@@ -263,8 +263,8 @@ def read_status(config: Config) -> Status:
         )
 
 
-def _find_failing(config: Config, store: Store) -> dict[str, str]:
-    running = states_by_upstream(find_running(store.serving.states()))
+def _find_failing(config: Config, store: Store, states: Sequence[UpstreamState]) -> dict[str, str]:
+    running = states_by_upstream(find_running(states))
     known = known_failures(store, {name: digest_entry(server) for name, server in config.servers.items()})
     return {each.server: each.reason for each in known if each.server not in running}
 

@@ -580,8 +580,7 @@ def _say_unknown(names: Sequence[str], catalog: Catalog, reach: Reach) -> str:
 def _advice(level: Level, unknown: str, lacks: Lacks, tools: int, calling: str, *, has_matches: bool, has_names: bool,
             has_more: bool, is_lookup: bool) -> str:  # fmt: skip
     """`unknown`: what is said of names that mean no tool; `calling`: how the matches are called, or the nearest tools
-    where there are none; `has_names`: some stand there
-    without any argument, `has_more`: without some."""
+    where there are none; `has_names`: some stand there without any argument, `has_more`: without some."""
     said = [unknown] if unknown else []
     if is_lookup and unknown:
         said.append("To find the tool for a task, describe the task.")
