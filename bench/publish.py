@@ -1,6 +1,6 @@
 """Writes `docs/benchmarks.md` from the files of `bench/results/`: `python -m bench.publish`, or `--check` to compare.
 
-    python -m bench.publish --measured 030_joined    # the figures of that file were measured with the code as it is now
+    python -m bench.publish --measured 040_start    # the figures of that file were measured with the code as it is now
 
 A result file holds one claim with its table, how it was measured, the command that prints it again, and a digest of the
 code that it measures. A figure whose code has changed since says so on the page.
