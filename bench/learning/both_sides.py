@@ -8,7 +8,7 @@ to a few of their words (`shorten`), because people word wishes so. A step reads
 right ones and those that were taken for right most easily. All other documents stand with the vectors of the last time
 that they were read. The loss is the contrastive one, every tool of a task right at once, plus `ANCHOR` times how far
 the similarities have left those of the untrained encoder (KL divergence, of tasks to tools and of tools to each
-other), so that what training does not show stays where it was. docs/decisions/0045 says what it brought.
+other), so that what training does not show stays where it was.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from it plus `CONTRAST` times the contrastive loss of `wished_encoder`. Tools ke
 
 The tasks are those of `wished_encoder`, and the wishes and goals of three quarters of the train half of the invented
 APIs (`invented_apis`); the other servers of that half are `held out` in the report, and its dev half is not read. A
-quarter of the longer tasks of one tool is cut to a few of its words. docs/decisions/0050 says what it brought.
+quarter of the longer tasks of one tool is cut to a few of its words.
 """
 
 from __future__ import annotations

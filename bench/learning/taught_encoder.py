@@ -15,8 +15,8 @@ documents: right ones, and those that the student or the target puts first. All 
 that they were read. The loss is the divergence of tasks, half of that of documents, and .3 of the contrastive loss.
 
 The tasks are those of `distilled_encoder`, the wishes that come with foretool for servers that take part, and searches
-of the web (`web_searches`). In the run that shipped, the mix of docs/decisions/0051 took the place of `start` in the
-target. docs/decisions/0054 says what it brought.
+of the web (`web_searches`). In the run that shipped, a mix of earlier students took the place of `start` in the
+target (docs/decisions/0054).
 """
 
 from __future__ import annotations
