@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from client_tables import LAUNCH, SYSTEMS, files_of, place
+from client_files import LAUNCH, SYSTEMS, files_of, place
 from msgspec import Struct
 
 from foretool.server.checks.clients import gives
@@ -102,17 +102,22 @@ def write_index() -> str:
     lines = [
         "# The clients",
         "",
-        "One page for each client. `python docs/generate.py` writes them out of the code and `facts.toml`, and"
-        " `python -m bench.agents.transcripts --programs node_modules/.bin` the transcripts: the client has one MCP"
-        " server of its own, and a stub of its model's API on loopback calls the tools in a fixed order."
+        "How to register foretool with your client, where its file is, and what was seen there."
         " [clients.md](../clients.md) says how `auto` chooses a policy.",
         "",
-        "| client | policy under `auto` | prompt hook | run here |",
-        "|---|---|---|---|",
+        "Where a client was run, its page has a transcript: a stub of its model's API on this machine calls the tools"
+        " in a fixed order (`python -m bench.agents.transcripts --programs node_modules/.bin`). `python docs/generate.py`"
+        " writes the pages, from the code and `facts.toml`.",
+        "",
+        "| client | `--client` | policy under `auto` | prompt hook | run here |",
+        "|---|---|---|---|---|",
     ]
     for page in read_facts():
         hook = "yes" if _hook(page) else "no"
-        lines.append(f"| [{page.title}]({name_of(page)}) | {policy_of(page)} | {hook} | {page.tried or 'no'} |")
+        names = ", ".join(f"`{client}`" for client in page.clients)
+        lines.append(
+            f"| [{page.title}]({name_of(page)}) | {names} | {policy_of(page)} | {hook} | {page.tried or 'no'} |"
+        )
     return "\n".join([*lines, "", "## Variables", "", _DESKTOP, ""])
 
 

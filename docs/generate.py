@@ -22,7 +22,6 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parent))
 
 import client_pages
-import client_tables
 
 from foretool.fleet.telemetry import conventions
 from foretool.server.commands.group import ALL, root
@@ -44,9 +43,7 @@ from foretool.server.config.settings import (
 )
 from foretool.storage.sqlite import migrations
 
-PAGES = tuple(
-    Path(__file__).with_name(name) for name in ("configuration.md", "cli.md", "client-files.md", "observability.md")
-)
+PAGES = tuple(Path(__file__).with_name(name) for name in ("configuration.md", "cli.md", "observability.md"))
 HELP_WIDTH = 100
 HELP_NAMES = ["-h", "--help"]
 COMMON = {"path", "as_json"}
@@ -105,16 +102,15 @@ _TYPES = {str: "string", int: "integer", float: "number", bool: "true or false",
 def render(page: str) -> str:
     """Replace what follows each `<!-- table: STRUCT -->`, `<!-- help: foretool ... -->`, and the other
     marks of a page."""
-    marks = (
-        ("files", client_tables.write_files),
-        ("spans", lambda: rows("name", "kind", "what it is", conventions.SPANS)),
-        ("attributes", lambda: rows("attribute", "on", "what it says", conventions.ATTRIBUTES)),
-        ("metrics", lambda: rows("metric", "unit", "what it measures", conventions.METRICS)),
-        ("scraped", lambda: rows("family", "kind; labels", "what it measures", conventions.SCRAPED)),
-    )
-    for mark, write in marks:
+    marks = {
+        "spans": rows("name", "kind", "what it is", conventions.SPANS),
+        "attributes": rows("attribute", "on", "what it says", conventions.ATTRIBUTES),
+        "metrics": rows("metric", "unit", "what it measures", conventions.METRICS),
+        "scraped": rows("family", "kind; labels", "what it measures", conventions.SCRAPED),
+    }
+    for mark, written in marks.items():
         start, begun, rest = page.partition(f"<!-- {mark} -->\n")
-        page = start + begun + write() + rest[rest.index("<!-- end -->") :] if begun else page
+        page = start + begun + written + rest[rest.index("<!-- end -->") :] if begun else page
     return re.sub(
         r"(<!-- (table|help): ([\w -]+) -->\n).*?(<!-- end -->)",
         lambda match: match[1] + (table(STRUCTS[match[3]]) if match[2] == "table" else help_of(match[3])) + match[4],
