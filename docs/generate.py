@@ -48,6 +48,12 @@ HELP_WIDTH = 100
 HELP_NAMES = ["-h", "--help"]
 COMMON = {"path", "as_json"}
 """Options of nearly every command, which the page describes once."""
+SHARED = {
+    "--dry-run": "Show what would change, and change nothing.",
+    "--undo": "Take back the latest change of the config by this command.",
+    "--profile": "Use this profile of the config.",
+}
+"""Options that mean the same at several commands: the page describes them once, and each command names those it has."""
 STRUCTS: dict[str, type[msgspec.Struct]] = {
     "server": ServerEntry,
     "tool": ToolEntry,
@@ -143,13 +149,19 @@ def help_of(words: str) -> str:
         command = found
         context = click.Context(command, parent=context, info_name=word)
     context.meta[ALL] = True
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    shared = [each for each in options if SHARED.get(each.opts[0]) == each.help]
     shown = copy(command)
-    shown.params = [each for each in command.params if each.name not in COMMON]
+    shown.params = [each for each in command.params if each.name not in COMMON and each not in shared]
     shown.add_help_option = command is root
-    text = shown.get_help(context).removeprefix("Usage: ")
+    text = shown.get_help(context).removeprefix("Usage: ").removeprefix(f"{words} [OPTIONS]\n\n")
     # An option and its text stand on one line, with two spaces between them.
     text = re.sub(r"(?<=\S)\n {10,}(?=\S)", " ", text)
     text = re.sub(r"(?m)^(  -\S.*?) {2,}", r"\1  ", text)
+    description, mark, rest = text.partition("\nOptions:\n")
+    text = re.sub(r"(?m)^  ", "", description) + mark + rest
+    if shared:
+        text += f"\n\nAlso: {', '.join(each.opts[0] for each in shared)}"
     return f"```text\n{text}\n```\n"
 
 
