@@ -169,13 +169,12 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     env: dict[str, str | int | bool | None] = {}
     """Environment variables of the program. Values are secrets; a variable that is `null` is left out."""
     inherit: tuple[str, ...] = ()
-    """Names and patterns of variables that the program gets from the environment of foretool. It always gets `HOME`,
-    `LOGNAME`, `PATH`, `SHELL`, `TERM` and `USER`. `["*"]` gives it every secret in your environment, except those of
-    foretool itself, which only their exact names give away."""
+    """Names and patterns of variables that the program gets from the environment of foretool, besides the basic six;
+    see [below](#what-a-server-gets-of-your-environment)."""
     cwd: str | None = None
     """Folder in which the program starts; without it, the folder of this file. `${workspaceFolder}` is the folder in
     which your client started foretool."""
-    url: str | None = None
+    url: Annotated[str | None, Meta(extra={"empty": "none"})] = None
     """Address of a remote server."""
     headers: dict[str, str] = {}
     """HTTP headers sent with every request. Values are secrets."""
@@ -190,8 +189,8 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     type: Literal["stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http"] | None = None
     """Transport. All three spellings of streamable HTTP mean `http`."""
     prefix: str | None = None
-    """Clients see the tools as `<prefix>__<tool>`; with `""` under their own names. A prefix belongs to one server:
-    others that write it get their own name instead. With `""`, tools whose names hold `__` are refused."""
+    """Clients see the tools as `<prefix>__<tool>`; with `""` under their own names. A prefix belongs to one server
+    ([names](security.md#names-and-resources))."""
     include: tuple[str, ...] = ("*",)
     """Patterns of tool names. No client sees the tools that match none of them."""
     exclude: tuple[str, ...] = ()
@@ -201,11 +200,11 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     tools: dict[str, ToolEntry] = {}
     """What clients see of single tools, by the server's own names for them; see [below](#a-tool)."""
     allow: tuple[str, ...] = ()
-    """Patterns of tool names that you trust, or `@write` (every tool that is not read-only), or `@destructive`
-    (destructive tools, and tools that do not say what they are). It adds no tool and takes none away."""
+    """Patterns of tool names, `@write` or `@destructive`: tools that you trust; see [below](#which-calls-run). It adds
+    no tool and takes none away."""
     deny: tuple[str, ...] = ()
     """Patterns of tool names, `@write` or `@destructive`: these tools are neither listed nor found, and no call of them
-    runs. `deny` beats `allow`."""
+    runs."""
     risk: dict[str, Risk] = {}
     """What tools really do, by patterns of their names: `{"get_*": "read", "drop_*": "destructive"}`. Your word beats
     the server's own annotations. If several patterns fit, the most exact one counts."""
@@ -220,12 +219,11 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     """What the server is for. Search reads this text as well."""
     result_tokens: Tokens | dict[str, Tokens] | None = None
     """Longest result of its tools, as `foretool.result_tokens`. Or by patterns of tool names: `{"read_*": 4000}`; the
-    most exact pattern counts, and `0` cuts nothing."""
+    most exact pattern counts."""
     trust: Trust = "pin"
     """What happens when the server changes a text that a model reads: `pin` serves the approved one until `foretool
-    review` approves the new one, `auto` serves every change at once. The first list of a server is approved, and so is
-    the first one after you have edited its entry; with `review` nothing is served before `foretool review` has approved
-    it, and nothing more after its command or url has changed."""
+    review` approves the new one, `review` also holds what the server says first, `auto` serves every change at once
+    ([more](security.md#what-servers-may-change))."""
 
     @property
     def approve_new(self) -> bool:
@@ -392,33 +390,29 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     policy: PolicyChoice = "auto"
     """When the tool list may change: `frozen` once a day, `growing` also after a discovery, `full` lists everything,
-    `auto` chooses per client."""
+    `auto` chooses per client ([clients](clients.md))."""
     list_tokens: Annotated[Tokens | None, Meta(extra={"empty": "`2000`"})] = None
-    """Budget of the tool list. Pinned tools are listed first, then the tools used recently and often. Where it is not
-    set, all tools are listed if they take at most 10,000 tokens, as models do best with all tools of a small catalog,
-    and the budget is 2,000 if they take more. A value that is set is kept to. Sizes are estimated until they are
-    counted in the background, so a first list may be a few percent larger."""
+    """Budget of the tool list. Where it is not set, all tools are listed if they take at most 10,000 tokens, as models
+    do best with all tools of a small catalog. Sizes are estimated until they are counted in the background, so a first
+    list may be a few percent larger."""
     answer_tokens: Tokens = 1500
     """Budget of one `discover_tools` answer."""
     result_tokens: Tokens = 0
-    """Longest result of a tool. A longer text is cut at the end of a paragraph, line or sentence; `read_more`, which
-    the result names, and a resource link give the rest until the session ends. `0` cuts nothing."""
+    """Longest result of a tool; the rest is read in parts, see [below](#long-results). `0` cuts nothing."""
     call_wait_s: Seconds = 50
-    """How long a client waits for a call. A call that takes longer goes on, and its client is told how to ask for the
-    result: most clients give a call up after 60 s. `0` lets them wait as long as the call takes."""
+    """How long a client waits for a call before it is told how to ask for the result later; see [below](#long-calls).
+    `0` lets it wait as long as the call takes."""
     pin: tuple[str, ...] = ()
     """Patterns of exposed names that are always listed."""
     profiles: dict[str, ProfileEntry] = {}
     """Lists for different uses, by name; see [below](#a-profile)."""
     instructions: tuple[str, ...] = ()
-    """Patterns of text files with your own instructions. The parts that apply to a task are shown with its tools.
-    `~` is expanded, `**` matches any folders, and relative patterns start in the folder of this file."""
+    """Patterns of text files with your own instructions; see [below](#instructions). `**` matches any folders."""
     skills: tuple[str, ...] = (
         "~/.claude/skills", "~/.agents/skills", "~/.codex/skills", "~/.copilot/skills", "~/.cursor/skills",
         "~/.gemini/skills", "~/.config/opencode/skills",
     )  # fmt: skip
-    """Folders with your skills (`NAME/SKILL.md`), which every client of yours finds, reads and lists; `[]` for none.
-    `~` is expanded, and relative paths start in the folder of this file."""
+    """Folders with your skills (`NAME/SKILL.md`); see [below](#skills). `[]` for none."""
     skill_projects: tuple[str, ...] = ()
     """Projects whose own skills (`.claude/skills`, `.agents/skills` and the like) are served to clients that work in
     them, such as `~/work/shop` or `~/work/*`. They are instructions to your model, so name projects that you trust."""
@@ -428,9 +422,8 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The storage file, or the address of a PostgreSQL database, such as `postgresql://me:${DB_PASSWORD}@host/foretool`
     ([PostgreSQL](postgres.md)). The environment variable `FORETOOL_STORAGE` overrides it."""
     encoder: Annotated[str, Meta(min_length=1)] = "auto"
-    """Which models rank by meaning, in addition to words: `auto` uses what comes with foretool (`minilm-tools`), `none`
-    uses none. Or name them: `minilm-tools`, `minilm`, `bge-small` (several joined by `+`), the folder
-    or the id of a sentence-transformers model, or the model at `encoder_url`."""
+    """Which models rank by meaning, in addition to words: `auto` uses what comes with foretool, `none` uses none,
+    others have [names](retrieval.md#which-encoder)."""
     encoder_url: str = ""
     """Address of an OpenAI-compatible API, up to but without `/embeddings`; `encoder` then names its model. foretool
     sends the texts of tools and tasks there."""
@@ -444,13 +437,10 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the log keeps of a call: `off` no content, `shape` the task and the names of arguments, `full` the values
     of arguments as well."""
     audit: bool = False
-    """Keeps who called which tool when, with which outcome: a token by its name, a person by issuer and `sub`.
-    `foretool export audit` writes it. No setting and no command deletes from it; what is approved or blocked is always
-    kept."""
+    """Keeps who called which tool when, with which outcome, for good ([the audit log](fleet.md#the-audit-log))."""
     commit: Commit = "before"
-    """When records are written: `before` the answer that they are about, so that none is lost when foretool is killed;
-    or `behind` it, about once a second, which keeps the way to a distant database out of each call. Then the records of
-    about a second are lost if the proxy is killed, and none if it ends in order."""
+    """When records are written: `before` the answer that they are about, or `behind` it, about once a second ([what may
+    be lost then](postgres.md#what-a-call-costs-and-what-may-be-lost))."""
     bind: Annotated[str, Meta(extra={"unit": "host:port"})] = "127.0.0.1:8399"
     """Address that `serve --http` listens on, or `unix:/path/of/a.sock`, a socket for the programs of your own user.
     A change takes effect at the next start."""
@@ -467,7 +457,7 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     get the status 429 and are told when to come back."""
     seal_keys: tuple[str, ...] = ()
     """Keys that seal what people have allowed with `per_user` in the database: 32 bytes each, in base64. The first one
-    seals, every one opens, so put a new one first to change it. They are secrets, so write `${FORETOOL_SEAL_KEY}`."""
+    seals, every one opens. They are secrets, so write `${FORETOOL_SEAL_KEY}`."""
     insecure_loopback: bool = False
     """Serves HTTP on this machine without a token: every program and every user of the machine can then call every
     tool."""
@@ -482,12 +472,10 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How hidden tools are called. `by_risk`: `call_tool` runs tools that are read-only or that a rule allows, and
     `call_tool_write` the others, so that your client can ask about these alone. `one`: `call_tool` runs all of them."""
     call_tools: bool = False
-    """Whether the list has `call_tools` as well: up to 20 calls of tools that `call_tool` runs in one turn, where later
-    ones use results of earlier ones. Its definition takes some 250 tokens of every list."""
+    """Whether the list has `call_tools` as well; see [below](#several-calls-in-one-turn)."""
     confirm: Confirm = "never"
     """Which calls foretool asks you about itself, once per tool and session, also where the client does not ask:
-    `destructive` (destructive tools, and tools that do not say what they are), `write` (all that are not read-only) or
-    `all`. Tools that `allow` names run without it. A client that cannot show questions gets a refusal."""
+    `destructive`, `write` (all that are not read-only) or `all`; see [below](#which-calls-run)."""
     max_message_mib: Annotated[float, Meta(gt=0, le=4096, extra={"unit": "MiB"})] = 32
     """Largest message that a client or a server may send."""
     max_tools: Annotated[int, Meta(ge=1, le=1_000_000, extra={"unit": "tools"})] = 1000
@@ -503,24 +491,22 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     keeps in memory is lost. `0` means never. It starts again with the next call. Ten minutes after its last client has
     gone, it stops anyway, unless it has `keep_alive`."""
     share: bool = True
-    """Lets the windows of your clients share one proxy and one process of each server; `foretool serve --alone` leaves
-    one window out. A window with another environment, profile or version gets a proxy of its own. On Windows every
-    window has its own."""
+    """Lets the windows of your clients share one proxy and one process of each server
+    ([clients](clients.md#what-a-list-holds-and-when-it-changes)); `foretool serve --alone` leaves one window out. On
+    Windows every window has its own."""
     log_level: LogLevel = "info"
     """The least severe messages to write to stderr."""
     log_format: Literal["text", "json"] = "text"
     """`json` writes each message as an object with `time` (UTC), `level`, `logger` and `message`, one to a line."""
     telemetry: Telemetry = "off"
     """Sends traces and metrics to an OpenTelemetry collector: `on` without what calls are given and return, `full` with
-    it, less the secrets. The standard `OTEL_...` variables say where to. Needs `pip install 'foretool[otel]'`; see
-    [observability](observability.md). A change takes effect at the next start."""
+    it, less the secrets ([observability](observability.md)). A change takes effect at the next start."""
     metrics: bool = False
-    """Answers `/metrics` of `serve --http` for Prometheus, to tokens that open every profile. Needs `pip install
-    'foretool[metrics]'`. A change takes effect at the next start."""
+    """Answers `/metrics` of `serve --http` for Prometheus ([observability](observability.md)). A change takes effect at
+    the next start."""
     project_config: bool = False
-    """Lets `mcp.json` of the folder in which foretool starts be used in place of this file. Such a file starts
-    programs: a repository that you cloned may hold one. Only your own file (`~/.config/foretool/mcp.json`) may say
-    this. `storage` stays that of your own file."""
+    """Lets `mcp.json` of the folder in which foretool starts be used in place of this file. Only your own file may say
+    this; see [above](#which-file-and-which-folder)."""
 
     @property
     def tool_tokens(self) -> int:
