@@ -134,7 +134,8 @@ def write_page(page: ClientPage) -> str:
         f"# {page.title}",
         _set_up(page, files[0]),
         f"## The file\n\n{_files(page)}",
-        f"`init` writes this, with the full paths of your machine:\n\n```{files[0].kind}\n{_entry(files[0])}\n```",
+        f"`init` writes this and `foretool connect {page.clients[0]}` prints it, with the full paths of your machine:",
+        f"```{files[0].kind}\n{_entry(files[0])}\n```",
         f"## Variables\n\n{_VARIABLES[gives(page.clients[0])]}",
         f"## Policy\n\n{page.policy}",
         f"## Prompt hook\n\n{_say_hook(page)}",
@@ -169,11 +170,10 @@ def _set_up(page: ClientPage, file: ClientFile) -> str:
     ]
     if page.clients[1:]:
         lines.append(f"\n`--client {page.clients[1]}` does the same for {_title_of(page.clients[1])}.")
-    lines.append(f"\nBy hand: `foretool connect {name}` prints the entry below.")
     if told.command:
-        lines.append(f"Its own command writes the same:\n\n```sh\n{told.command}\n```")
+        lines.append(f"\nIts own command writes the same:\n\n```sh\n{told.command}\n```")
     if told.link:
-        lines.append("`connect` also prints a link that has it ask you and add the entry.")
+        lines.append("\n`foretool connect` also prints a link that has it ask you and add the entry.")
     return "\n".join(lines)
 
 
