@@ -78,9 +78,7 @@ def command(
     were recorded, the oldest first: without the secrets and arguments that were never written. docs/data.md describes
     every column.
 
-    The audit log has who called what, while the setting "audit" is on, and who decided what, always: approvals,
-    blocks, fixes of the page and what people connect. Its entries are only added: foretool never changes or deletes
-    one, and the database refuses it.
+    The audit log has who called what, while the setting "audit" is on, and who decided what, always (docs/fleet.md).
 
     \b
     foretool export misses --since 30d > misses.jsonl

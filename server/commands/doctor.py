@@ -72,9 +72,8 @@ def command(
     """Check everything and say what to do about each problem. With SERVER, check that server alone.
 
     Checks the config, the programs it needs, the storage file, the names of tools, the entries of your clients, and
-    every upstream. Starts a few upstreams at a time, once more where one failed beside others, and ends them again.
-    Keeps the tools that they list, so that the next proxy knows them at once, also if you interrupt it; running proxies
-    are not disturbed. Exits with 1 if anything is wrong.
+    every server: starts it, keeps the tools that it lists, and ends it again. Running proxies are not disturbed. Exits
+    with 1 if anything is wrong.
 
     --fix mends what is safe to mend: permissions of files, programs that clients do not find, servers that cannot start
     as their entry is, entries of clients that start foretool twice or not at all. It shows the lines that change, asks,

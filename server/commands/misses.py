@@ -157,8 +157,8 @@ def command(
 
     With NUMBER, one is shown in full: the conversation, the list, why the tool was not in it, and the changes that
     would have shown it. Each change is tried on the latest tasks on record, as foretool replay does, and the one with
-    the fewest misses comes first. --fix asks which one to make; one with which these tasks would have missed or
-    searched more is made only by its name, and none is suggested that would have spared them nothing.
+    the fewest misses comes first. --fix asks which one to make; one that does harm is made only by its name, and one
+    that spares nothing is not suggested.
 
     Confused tools are on record where one was called in vain right before the other succeeded for the same task, or
     where a search ranked it above the one that was then called. NUMBER is one of these pairs then.

@@ -275,8 +275,7 @@ def command(
     """Show what discover_tools would answer to TASK, and why.
 
     Put several needs on separate lines: quote TASK and break the lines. Records nothing. Starts only servers whose
-    tools are not known yet, keeps what they list, and waits for none that failed lately. Embeds up to 300 new tools, as
-    a proxy does in the background.
+    tools are not known yet, and waits for none that failed lately.
 
     \b
     foretool search "what time is it in Tokyo"

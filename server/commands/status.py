@@ -195,7 +195,7 @@ def command(
     on. Rates are formed from tasks whose end is known, once there are fifty.
 
     Clients: whether and how fast a client lists its tools again when told that they changed, and which policy "auto"
-    therefore chooses. A client that foretool does not know is tried once, with its first search.
+    therefore chooses.
     """
     if wants_stats and wants_clients:
         raise click.UsageError("--stats and --clients do not go together")
