@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import client_pages
 
 from foretool.fleet.telemetry import conventions
-from foretool.server.commands.group import ALL, root
+from foretool.server.commands.group import SECTIONS, root
 from foretool.server.config.codes import EXPLANATIONS
 from foretool.server.config.settings import (
     AccessEntry,
@@ -109,6 +109,7 @@ def render(page: str) -> str:
     """Replace what follows each `<!-- table: STRUCT -->`, `<!-- help: foretool ... -->`, and the other
     marks of a page."""
     marks = {
+        "commands": "".join(f"- {title}: {', '.join(map(_linked, names))}\n" for title, names in SECTIONS.items()),
         "spans": rows("name", "kind", "what it is", conventions.SPANS),
         "attributes": rows("attribute", "on", "what it says", conventions.ATTRIBUTES),
         "metrics": rows("metric", "unit", "what it measures", conventions.METRICS),
@@ -132,6 +133,10 @@ def rows(first: str, second: str, third: str, told: Sequence[tuple[str, str, str
     return "\n".join([*lines, ""])
 
 
+def _linked(command: str) -> str:
+    return f"[{command}](#{command})"
+
+
 def help_of(words: str) -> str:
     """Return the help of a command as a code block. `words`: the command line without options."""
     command: click.Command = root
@@ -148,7 +153,6 @@ def help_of(words: str) -> str:
         assert found is not None, f"docs: there is no command {words!r}"
         command = found
         context = click.Context(command, parent=context, info_name=word)
-    context.meta[ALL] = True
     options = [each for each in command.params if isinstance(each, click.Option)]
     shared = [each for each in options if SHARED.get(each.opts[0]) == each.help]
     shown = copy(command)

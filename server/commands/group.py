@@ -20,7 +20,7 @@ from foretool.storage.engine import StorageError
 
 FIRST: Final = ("init", "doctor", "list", "add", "status", "misses", "page", "uninstall")
 """What people use first: `foretool --help` shows these, `foretool --help --all` every command."""
-_SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Set up": {
         "init": "Set everything up: one file for the servers of all your clients.",
         "doctor": "Check everything and say what to do about each problem.",
@@ -59,7 +59,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 """Every command with the first sentence of its help, so that no list of commands has to import them."""
-COMMANDS: Final[Mapping[str, str]] = {name: said for each in _SECTIONS.values() for name, said in each.items()}
+COMMANDS: Final[Mapping[str, str]] = {name: said for each in SECTIONS.values() for name, said in each.items()}
 _PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("remove", "enable", "disable"), "foretool.server.commands.edits"),
     "logout": "foretool.server.commands.login",
@@ -108,7 +108,7 @@ class _LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, COMMANDS))
-        sections = _SECTIONS if ctx.meta.get(ALL) else {"Commands": {name: COMMANDS[name] for name in FIRST}}
+        sections = SECTIONS if ctx.meta.get(ALL) else {"Commands": {name: COMMANDS[name] for name in FIRST}}
         for title, commands in sections.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(widest), said) for name, said in commands.items()], col_max=widest)
