@@ -45,14 +45,13 @@ class ClientPage(Struct, frozen=True):
     known_as: str = ""
     """The name that it gives over MCP, where `auto` believes something of it."""
     hook: str = ""
-    """Why there is no prompt hook, where there is none."""
+    """Why there is no prompt hook, where the client has hooks."""
     notes: tuple[str, ...] = ()
 
 
 _WORDS: Final = {
     "day": "on 2026-11-23, on Linux",
     "window": "it is a program with windows, and there was no screen",
-    "no_hook": "it has no hook that can put words before its model",
     "measures": "The first search of its first session [measures it](../clients.md#how-auto-finds-out).",
     "unmeasured": "Nobody has measured it: `auto` begins with `frozen` and"
     " [measures it](../clients.md#how-auto-finds-out).",
@@ -138,7 +137,7 @@ def write_page(page: ClientPage) -> str:
         f"```{files[0].kind}\n{_entry(files[0])}\n```",
         f"## Variables\n\n{_VARIABLES[gives(page.clients[0])]}",
         f"## Policy\n\n{page.policy}",
-        f"## Prompt hook\n\n{_say_hook(page)}",
+        *([f"## Prompt hook\n\n{said}"] if (said := _say_hook(page)) else []),
         *([f"## Good to know\n\n{chr(10).join(f'- {note}' for note in page.notes)}"] if page.notes else []),
         f"## Seen\n\n{_seen(page)}",
     ]
@@ -202,7 +201,7 @@ def _hook(page: ClientPage) -> ClientHook | None:
 
 def _say_hook(page: ClientPage) -> str:
     if (hook := _hook(page)) is None:
-        return f"None: {page.hook}."
+        return f"None: {page.hook}." if page.hook else ""
     option = "" if hook.client == "claude-code" else f" --client {hook.client}"
     return (
         f"At each prompt it names likely tools to the model. `init` offers it, and `foretool hint --install{option}`"
