@@ -158,7 +158,9 @@ def help_of(words: str) -> str:
     shown = copy(command)
     shown.params = [each for each in command.params if each.name not in COMMON and each not in shared]
     shown.add_help_option = command is root
-    text = shown.get_help(context).removeprefix("Usage: ").removeprefix(f"{words} [OPTIONS]\n\n")
+    text = shown.get_help(context).removeprefix("Usage: ")
+    if context.parent is not None and context.parent.command is root:
+        text = text.removeprefix(f"{words} [OPTIONS]\n\n")  # says what the heading says
     # An option and its text stand on one line, with two spaces between them.
     text = re.sub(r"(?<=\S)\n {10,}(?=\S)", " ", text)
     text = re.sub(r"(?m)^(  -\S.*?) {2,}", r"\1  ", text)

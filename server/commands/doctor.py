@@ -47,7 +47,7 @@ _YES: Final = (
     default=TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",
-    help="How long one upstream may take to start and list its tools.",
+    help="How long one server may take to start and list its tools.",
 )
 @click.option("--client", metavar="NAME", help="Start the servers with the variables that this client gives foretool.")
 @click.option("--fix", "wants_fix", is_flag=True, help="Mend what can be mended, after showing it.")

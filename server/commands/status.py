@@ -172,7 +172,7 @@ class Status(Struct, frozen=True):
     "-v",
     "--verbose",
     is_flag=True,
-    help="Also show stderr lines of every upstream, and how well confidence is calibrated.",
+    help="Also show stderr lines of every server, and how well confidence is calibrated.",
 )
 @click.option("--stats", "wants_stats", is_flag=True, help="Show misses, searches and tokens, by day and client.")
 @click.option(
