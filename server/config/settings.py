@@ -132,7 +132,7 @@ class PerUserEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Where tokens are given out."""
     authorization_endpoint: str = ""
     """Where a browser asks each person once. Without it, the access token that the caller shows to foretool is traded
-    for one for this server (RFC 8693)."""
+    (RFC 8693)."""
     revocation_endpoint: str = ""
     """Where the tokens of a person who disconnects are ended."""
     client_id: str = ""
@@ -276,8 +276,8 @@ class TokenEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Patterns of the profiles that it opens. `default` is the list at `/mcp`, which has every server; `*` opens all.
     A token without profiles is an error."""
     may_decide: bool = False
-    """Lets its holder approve, block and fix on the page at `/ui`, if it opens every profile. Say so for a token that a
-    person keeps, and not for one that an agent has: it could approve what you are to review."""
+    """Lets its holder approve, block and fix on [the page](page.md#over-http), if it opens every profile. Say so for a
+    token that a person keeps, never for one that an agent has."""
 
     def __repr__(self) -> str:
         return f"TokenEntry({self.name!r}, profiles={self.profiles!r})"
@@ -293,8 +293,8 @@ class GrantEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     profiles: tuple[str, ...] = ()
     """Patterns of the profiles that it opens, as in `tokens`."""
     may_decide: bool = False
-    """Lets the holder approve, block and fix on the page at `/ui`, if all entries together open every profile. Agents
-    hold tokens of their users, so name a scope here that only a person asks for."""
+    """Lets the holder approve, block and fix on [the page](page.md#over-http), if all entries together open every
+    profile. Agents hold tokens of their users, so name a scope here that only a person asks for."""
 
 
 class AccessEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -488,8 +488,8 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Numbers of calls and misses, names of tools, models and imported demonstrations stay."""
     idle_stop_s: Seconds = 0
     """Stops a local server that was not called for this long, also while clients that have called it are there; what it
-    keeps in memory is lost. `0` means never. It starts again with the next call. Ten minutes after its last client has
-    gone, it stops anyway, unless it has `keep_alive`."""
+    keeps in memory is lost. `0` means never. Ten minutes after its last client has gone, it stops anyway, unless it has
+    `keep_alive`."""
     share: bool = True
     """Lets the windows of your clients share one proxy and one process of each server
     ([clients](clients.md#what-a-list-holds-and-when-it-changes)); `foretool serve --alone` leaves one window out. On
