@@ -492,8 +492,7 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `keep_alive`."""
     share: bool = True
     """Lets the windows of your clients share one proxy and one process of each server
-    ([clients](clients.md#what-a-list-holds-and-when-it-changes)); `foretool serve --alone` leaves one window out. On
-    Windows every window has its own."""
+    ([clients](clients.md#what-a-list-holds-and-when-it-changes)); `foretool serve --alone` leaves one window out."""
     log_level: LogLevel = "info"
     """The least severe messages to write to stderr."""
     log_format: Literal["text", "json"] = "text"
