@@ -58,7 +58,7 @@ def command(
 
     Trains every method that has enough tasks, and compares it on later tasks with the models in use. A model that
     ranks them better is promoted (docs/learning.md says how sure that has to be), and running proxies load it. The
-    log and the models stay in your storage.
+    records and the models stay in your storage.
 
     \b
     foretool learn --from demonstrations.jsonl

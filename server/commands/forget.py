@@ -71,7 +71,7 @@ class Outcome(Struct, frozen=True):
 )
 @click.option("--tool", default="", metavar="TOOL", help="Only what concerns this tool.")
 @click.option("--text", "texts", multiple=True, metavar="WORDS", help="Only texts with these words; may be repeated.")
-@click.option("--all", "everything", is_flag=True, help="The whole log, all models and all that is known of servers.")
+@click.option("--all", "everything", is_flag=True, help="All records, all models and all that is known of servers.")
 @click.option("--compact", is_flag=True, help="Delete nothing; remove the traces of what was deleted before.")
 @click.option("--dry-run", is_flag=True, help="Only count.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")

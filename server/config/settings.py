@@ -434,7 +434,7 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     judge: JudgeEntry | None = None
     """A model that is asked where a search is in doubt; see [below](#judge). Nobody is asked by default."""
     record: Record = "shape"
-    """What the log keeps of a call: `off` no content, `shape` the task and the names of arguments, `full` the values
+    """What is kept of a call: `off` no content, `shape` the task and the names of arguments, `full` the values
     of arguments as well."""
     audit: bool = False
     """Keeps who called which tool when, with which outcome, for good ([the audit log](fleet.md#the-audit-log))."""
@@ -466,7 +466,7 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     allowed_hosts: tuple[str, ...] = ()
     """`Host` headers accepted over HTTP, in addition to `bind` and loopback."""
     learn_s: Seconds = 86_400
-    """How often `serve` learns from the log, in a separate process of low priority. With `0` only `foretool learn`
+    """How often `serve` learns from its records, in a separate process of low priority. With `0` only `foretool learn`
     learns."""
     bridges: Bridges = "by_risk"
     """How hidden tools are called. `by_risk`: `call_tool` runs tools that are read-only or that a rule allows, and
@@ -484,7 +484,7 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_sessions: Annotated[int, Meta(ge=1, le=1_000_000, extra={"unit": "sessions"})] = 1000
     """How many HTTP sessions may exist at once. Each token has an equal share of them."""
     retention_days: Days = 90
-    """How long the log is kept; older records are deleted about once an hour while a proxy runs. `0` means for ever.
+    """How long records are kept; older ones are deleted about once an hour while a proxy runs. `0` means for ever.
     Numbers of calls and misses, names of tools, models and imported demonstrations stay."""
     idle_stop_s: Seconds = 0
     """Stops a local server that was not called for this long, also while clients that have called it are there; what it
