@@ -46,7 +46,10 @@ _LIVING_S: Final = 6 * 3600.0
 """How long a request may go on that reports progress (specification: basic, lifecycle, timeouts)."""
 _LEAVE_S: Final = 5.0
 """Longest wait for replies when a session is lost: most requests in flight are refused at once, and sent again."""
-
+_GIVEN_UP_S: Final = 30.0
+"""How long what a server says without a request may belong to one that was given up."""
+_MOST_GIVEN_UP: Final = 100
+"""Requests of a connection that are remembered for that."""
 MOST_INSTRUCTIONS: Final = 64 * 1024
 """Characters of a server's instructions; the rest is cut off."""
 _MOST_ID: Final = 20
@@ -162,6 +165,33 @@ class ServerInfo(Struct):
     instructions: str = ""
 
 
+class _GivenUp:
+    """Requests that were given up and have no answer. Their server may not have read that yet, or work on regardless,
+    so what it says meanwhile may belong to them."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, tuple[Request, float]] = {}
+        """By id, when each was given up, in monotonic seconds; the oldest first."""
+
+    def add(self, request: Request) -> None:
+        if len(self._since) >= _MOST_GIVEN_UP:
+            # The oldest of the same owner, so that nobody can have another's forgotten.
+            own = (ident for ident, (each, _) in self._since.items() if each.owner is request.owner)
+            del self._since[next(own, next(iter(self._since)))]
+        kept = Request(request.method, {}, _ignore, owner=request.owner, exchange=request.exchange, id=request.id)
+        self._since[request.id] = (kept, time.monotonic())
+
+    def discard(self, ident: int) -> None:
+        """Forget a request: its answer has come."""
+        self._since.pop(ident, None)
+
+    def requests(self, now: float) -> list[Request]:
+        """Return those that were given up at most `_GIVEN_UP_S` before `now`, and forget the others."""
+        if self._since:
+            self._since = {ident: kept for ident, kept in self._since.items() if now - kept[1] <= _GIVEN_UP_S}
+        return [request for request, _ in self._since.values()]
+
+
 class Connection:
     """A connection in one era. Create it, set its `link`, do the `handshake`, then `send`."""
 
@@ -172,6 +202,7 @@ class Connection:
         self._events = events
         self.link: Link | None = None
         self._pending: dict[int, Request] = {}
+        self._given_up = _GivenUp()
         self._last_id = 0
         self._own_meta: dict[str, Raw] = {}
         self._gone = ""
@@ -281,6 +312,7 @@ class Connection:
         if self._pending.get(request.id) is not request or self.link is None:
             return
         del self._pending[request.id]
+        self._given_up.add(request)
         if not self.link.abandon(request.id) and request.method not in ("initialize", "server/discover"):
             params = {"requestId": request.id, "reason": reason}
             self.notify("notifications/cancelled", params)
@@ -331,6 +363,8 @@ class Connection:
 
     def on_failed(self, request: int, reason: str, *, sent: bool) -> None:
         if (waiting := self._pending.pop(request, None)) is not None:
+            if sent:
+                self._given_up.add(waiting)
             waiting.reply(Lost(reason, sent))
 
     def on_too_large(self, request: int | None, limit: int) -> None:
@@ -382,6 +416,7 @@ class Connection:
 
     def _on_stray_reply(self, message: Message) -> None:
         """Handle a reply whose id no request has. It is passed over, unless nothing else came for the handshake."""
+        self._given_up.discard(_own_id(message.id))
         greetings = [each for each in self._pending.values() if each.method in ("initialize", "server/discover")]
         if self._has_answered or not greetings or 1 <= _own_id(message.id) <= self._last_id:
             return
@@ -450,14 +485,16 @@ class Connection:
         self._events.on_request(message, waiting, answer)
 
     def _only_asker(self) -> Request | None:
-        """Return the request to which an unattributed message belongs, if all askers have one owner."""
+        """Return the request in flight to which an unattributed message belongs, if all askers have one owner."""
         askers = self.askers()
         owners = {id(request.owner) for request in askers}
-        return askers[-1] if len(owners) == 1 else None
+        return askers[-1] if len(owners) == 1 and askers[-1].id in self._pending else None
 
     def askers(self) -> list[Request]:
-        """Return the requests in flight during which the upstream may ask or log."""
-        return [request for request in self._pending.values() if request.method in versions.MAY_ASK]
+        """Return the requests during which the upstream may ask or log: those that were given up lately, then those
+        in flight."""
+        requests = (*self._given_up.requests(time.monotonic()), *self._pending.values())
+        return [request for request in requests if request.method in versions.MAY_ASK]
 
     def _send_now(self, message: Message) -> None:
         if self.link is not None and not self._gone:

@@ -185,6 +185,34 @@ async def test_a_log_entry_goes_to_the_client_whose_call_alone_is_in_flight() ->
     assert (one.count("notifications/message"), other.count("notifications/message")) == (1, 0)
 
 
+@requirement("log:whose")
+@pytest.mark.parametrize("answered", [False, True])
+async def test_what_a_server_says_of_a_call_that_was_given_up_goes_to_no_other_client(answered: bool) -> None:
+    upstream = FakeUpstream("calc", ["slow"])
+    upstream.hold("slow")
+    entry = {"level": "info", "data": "secret"}
+    async with proxy_over(upstream) as stage:
+        one, other = stage.client, stage.connect()
+        for client in (one, other):
+            await client.initialize(capabilities=CAN)
+        given_up = one.post("tools/call", {"name": "calc__slow"})
+        asked = await upstream.called("slow")
+        one.notify(CANCELLED, {"requestId": given_up})
+        call = other.post("tools/call", {"name": "calc__slow"})
+        second = await upstream.called("slow", 2)
+        if answered:  # the server is done with it, so what it says from now on is the other one's
+            asked.reply({"content": []})
+        upstream.link.say("notifications/message", entry)
+        question = asyncio.create_task(second.ask("elicitation/create", {"message": "Whose?"}))
+        if answered:
+            other.respond(await other.asked("elicitation/create"), {"action": "accept"})
+        told = await question
+        second.reply({"content": []})
+        await other.result(call)
+    assert (one.count("notifications/message"), other.count("notifications/message")) == (0, int(answered))
+    assert ("error" in told) is not answered
+
+
 @requirement("log:level")
 @pytest.mark.parametrize("eras", [LEGACY, MODERN, BOTH])
 @pytest.mark.parametrize("modern", [False, True])
