@@ -217,7 +217,7 @@ class Foretool:
         """Return what the next step needs. `query`: the task in words, one need a line; `history`: the tools called so
         far, oldest first, by default those called through this object; `budget`: tokens of prompt and tools."""
         app, client, session = self._running()
-        chat = session.conversation()
+        chat = session.conversations.whole
         chat.note_task(tuple(line.strip() for line in query.splitlines() if line.strip()), app.recorder.now())
         wanted = app.answering.steps.query(query, chat.steps if history is None else history)
         planned: asyncio.Future[StepPlan] = asyncio.get_running_loop().create_future()

@@ -26,7 +26,8 @@ from foretool.retrieval.ranking import Query
 from foretool.server.app import App
 from foretool.server.catalog import models
 from foretool.server.catalog.search import Search
-from foretool.server.clients.session import Conversation, Session
+from foretool.server.clients.conversation import Conversation
+from foretool.server.clients.session import Session
 from foretool.server.config.loader import Config
 from foretool.server.discovery import arguments as discovery_arguments
 from foretool.server.discovery.arguments import Arguments
@@ -199,7 +200,7 @@ class _Run:
         self._player = player
         self._app = player.app
         self._seat, self._session, self._task, self._played = seat, session, task, played
-        self._chat: Conversation = session.conversation(task.handle)
+        self._chat: Conversation = session.conversations.of(task.handle)
         self._known = seat.known.setdefault(task.handle, set())
         self._reach = player.app.policy.reach(seat.profile)
         self._said = 0

@@ -115,7 +115,7 @@ class ToolRunner:
         grows = exchange.client.tools.policy(attempt.session.list) == "growing"
         if exchange.is_kept or not self._predictor.is_ready or not (grows or attempt.via == "bridge"):
             return  # what a listed tool answers stays as it is, and no model reads one call of a list
-        if attempt.started - (exchange.chat or attempt.session.conversation()).answered_at < READING_S:
+        if attempt.started - (exchange.chat or attempt.session.conversations.whole).answered_at < READING_S:
             self._look_ahead_late(exchange, attempt)
         else:
             self._at_end(partial(self._look_ahead_soon, exchange, attempt, grows))
@@ -142,7 +142,7 @@ class ToolRunner:
 
     def _decide(self, exchange: Exchange, tool: Tool, via: Via) -> _Attempt:
         session, at = exchange.own_session, self._recorder.now()
-        chat = exchange.chat = session.place_call(tool.id, exchange.chat)
+        chat = exchange.chat = session.conversations.place_call(tool.id, exchange.chat)
         missed, forward = session.call(tool, via, at, chat)
         return _Attempt(
             session=session,
@@ -166,7 +166,7 @@ class ToolRunner:
         reads what answers a call that follows the last answer at once.
         """
         attempt.is_read = True
-        chat = exchange.chat or attempt.session.conversation()
+        chat = exchange.chat or attempt.session.conversations.whole
         if not (grows or self._predictor.knows_next(chat)):
             self._look_ahead_late(exchange, attempt)
         elif not exchange.done:
@@ -193,7 +193,7 @@ class ToolRunner:
 
     def _look_ahead(self, exchange: Exchange, attempt: _Attempt) -> None:
         """Predict what follows this call, and have the list grow for it."""
-        chat = exchange.chat or attempt.session.conversation()
+        chat = exchange.chat or attempt.session.conversations.whole
         prediction = self._predictor.predict(chat)
         attempt.grew = exchange.client.tools.grow_for_next(attempt.session.list, prediction)
         if attempt.via == "bridge":
@@ -237,7 +237,7 @@ class ToolRunner:
                 result = self._tell(attempt, exchange, result, attempt.hint)
             if result is not reply.result:
                 reply = replace(reply, result=result)
-        chat = exchange.chat or attempt.session.conversation()
+        chat = exchange.chat or attempt.session.conversations.whole
         chat.answered_at = time.perf_counter()
         tools = exchange.client.tools
         if attempt.grew and tools.is_announced:
@@ -252,7 +252,7 @@ class ToolRunner:
         """Return the result with the hint in a last block."""
         told = with_text(result, hint.text)
         if told is not result:
-            chat = exchange.chat or attempt.session.conversation()
+            chat = exchange.chat or attempt.session.conversations.whole
             self._predictor.note_shown(attempt.session, chat, hint)
         return told
 

@@ -48,7 +48,7 @@ def finder_of(exchange: Exchange) -> str:
 def say_failing(exchange: Exchange, tool: ToolId, *, has_failed: bool) -> str:
     """Record how a bridged call ended. Return what a model is to be told that has had the same tool fail before: some
     try a tool that is not made for the task again and again, and never search."""
-    times = (exchange.chat or exchange.own_session.conversation()).count_failures(tool, has_failed=has_failed)
+    times = (exchange.chat or exchange.own_session.conversations.whole).count_failures(tool, has_failed=has_failed)
     if times < _OFTEN:
         return ""
     failed = f"{tool} has now failed {times} times in a row"

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from foretool.server.clients.session import Conversation, Session
+from foretool.server.clients.conversation import Conversation
+from foretool.server.clients.session import Session
 from foretool.server.config.loader import Profile
 from foretool.server.lists.growth import ToolList
 from foretool.server.protocol import jsonrpc, translate

@@ -229,6 +229,33 @@ class Pursuit(Struct):
         return search.miss if search.miss.noticed == "nothing_found" or is_answered else None
 
 
+class UnsettledPursuits:
+    """The pursuits of a session of which something is known that is not on record."""
+
+    def __init__(self) -> None:
+        self._pursuits: dict[int, Pursuit] = {}
+        """By their identity."""
+
+    def add(self, pursuit: Pursuit) -> None:
+        """Note that an event has changed a pursuit."""
+        self._pursuits[id(pursuit)] = pursuit
+
+    def close(self, pursuit: Pursuit) -> None:
+        """Note that the client no longer searches for what a pursuit was for."""
+        pursuit.is_over = True
+        self.add(pursuit)
+
+    def settle(self) -> Settled:
+        """Return what has to be written of them; all are on record then."""
+        found = [pursuit.settle() for pursuit in self._pursuits.values()]
+        self._pursuits.clear()
+        return Settled(
+            tuple(miss for each in found for miss in each.revealed),
+            tuple(miss for each in found for miss in each.new),
+            tuple(pair for each in found for pair in each.changed),
+        )
+
+
 def _was_for(search: RecentSearch, miss: Miss) -> bool:
     """Return whether a search in vain was for the tool that was called in the end: it nearly showed it, or asked for
     the same in other words. Other words, and no trace of the tool, speak of two needs."""

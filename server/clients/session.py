@@ -1,26 +1,18 @@
 """One session of a client, without I/O: what it was shown, what it called, and what it missed.
 
 A method takes what happened and returns decisions as values. The caller carries them out and records them.
-
-One process may serve several chats at once and names none of them in its requests. A chat passes on the handle of a
-`discover_tools` answer; a request with a handle belongs to that conversation alone. Requests without a handle belong
-to the session as a whole, so a client that passes no handle on is served as if there were none.
 """
 
 from __future__ import annotations
 
-import base64
-import os
-import re
-from collections import deque
 from collections.abc import Iterable, Sequence
-from math import inf
 from typing import Any, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.server.clients.pursuit import Need, Pursuit, RecentSearch, Settled
+from foretool.server.clients.conversation import ChatMemo, Conversation, Conversations, FoundTool
+from foretool.server.clients.pursuit import Need, Pursuit, RecentSearch, Settled, UnsettledPursuits
 from foretool.server.lists.growth import SessionList
 from foretool.server.lists.hidden import HiddenTools, Why
 from foretool.server.recording.calibration import SUFFICES
@@ -42,22 +34,10 @@ from foretool.storage.records import (
 
 Via = Literal["name", "bridge"]
 
-HISTORY: Final = 20
-MOST_CONVERSATIONS: Final = 64
-"""Chats that one session keeps apart. The one that was silent longest goes first, and starts empty if it comes back."""
-_MOST_UNUSED: Final = 8
-"""Handles of a session that were given out and not used; most clients never use one."""
-
-_MOST_PURSUITS: Final = 64
-"""Pursuits of a conversation that are settled again when a tool is called that one of them has found."""
-MOST_MEMO: Final = 200
-"""Tools of each kind that a memo of a conversation names."""
-_MEMO_PURSUITS: Final = 4
-"""The latest pursuits that it holds."""
 _RANKED: Final = 50
 """Tools that a search ranked and that are remembered until the next searches say what it was for."""
-
-_handle = re.compile(r"[A-Za-z0-9_-]{22}")
+_MOST_REFUSED: Final = 200
+"""Calls that did not run and that a later call may make up for."""
 
 
 class Forward(Struct, frozen=True):
@@ -86,31 +66,6 @@ class Lookup(Struct, frozen=True):
     """Why it showed none of them, and what would have helped."""
 
 
-class _Found(Struct, frozen=True):
-    """A tool that a search has shown."""
-
-    discovery: int
-    rank: int
-    of: int
-    task: str
-    parts: dict[str, float]
-    was_hidden: bool
-    """The client's list lacked it then."""
-    exposure: int
-    """Id of the record of that list."""
-
-
-class ChatMemo(Struct, frozen=True, omit_defaults=True):
-    """What another replica needs to know of a conversation, besides what it called itself."""
-
-    found: dict[ToolId, _Found] = {}
-    pursuits: list[Pursuit] = []
-    hinted: list[ToolId] = []
-    told: list[ToolId] = []
-    missed: list[tuple[int, ToolId]] = []
-    opened_by: int = 0
-
-
 class SessionMemo(Struct, frozen=True, omit_defaults=True):
     """What another replica needs to know to go on with a session."""
 
@@ -125,123 +80,54 @@ class SessionMemo(Struct, frozen=True, omit_defaults=True):
     chat: ChatMemo = ChatMemo()
 
 
-class Conversation:
-    """What one chat called and found. The one with the handle "" holds what the session did without a handle."""
+class MissWriter:
+    """Writes the misses of a session: why the tool was hidden, and what its conversation had called before."""
 
-    def __init__(self, handle: str = "", opened_by: int = 0) -> None:
-        self.handle = handle
-        self.opened_by = opened_by
-        """Id of the discovery whose answer gave the handle out; 0 once the handle was used."""
-        self.history: deque[ToolId] = deque(maxlen=HISTORY)
-        self.upstreams: deque[str] = deque(maxlen=HISTORY)
-        self.steps: list[ToolId] = []
-        """Tools called for the present task, repeats in a row once; predictions start from them. A task ends as in
-        `storage.episodes`."""
-        self.lines: tuple[str, ...] = ()
-        """The present task in words."""
-        self.last_at = 0.0
-        self.answered_at = -inf
-        """When the last call was answered, by `time.perf_counter`."""
-        self.hinted: set[ToolId] = set()
-        """Hidden tools that a hint has named with what their calls need; a call of one is not a miss."""
-        self.told: set[ToolId] = set()
-        """Hidden tools that an answer or a hint has named in the present task with what their calls need; no hint
-        repeats them."""
-        self.missed: set[tuple[int, ToolId]] = set()
-        """Hidden tools that no search showed and that are on record as missed, with the exposure that lacked them."""
-        self.found: dict[ToolId, _Found] = {}
-        self.pursuits: deque[Pursuit] = deque(maxlen=_MOST_PURSUITS)
-        """What it searched for, the present pursuit last. Conversations that come from one share theirs."""
-        self.has_called = False
-        """A tool was called since the last search."""
-        self._failing = ("", 0)
-        """The tool that was called last through a bridge, and how many of its calls have failed one after the other."""
+    def __init__(self, session: str, shown: SessionList, hidden: HiddenTools | None) -> None:
+        """`session`: its key; `hidden` says why lists lack tools."""
+        self._session = session
+        self._list = shown
+        self._hidden_tools = hidden
 
-    def memo(self) -> ChatMemo:
-        found = dict(list(self.found.items())[-MOST_MEMO:])
-        hinted, told, missed = (sorted(each)[-MOST_MEMO:] for each in (self.hinted, self.told, self.missed))
-        pursuits = list(self.pursuits)[-_MEMO_PURSUITS:]
-        return ChatMemo(found, pursuits, hinted, told, missed, self.opened_by)  # type: ignore[arg-type]
+    def _explain(self, tool: Tool) -> Why | None:
+        """Return why a tool is hidden, as far as the list that lacked it knows."""
+        view = self._list.lacking(tool.id)
+        if view is None or self._hidden_tools is None:
+            return None
+        return self._hidden_tools.why(view, tool.id, tool.upstream)
 
-    def resume(self, memo: ChatMemo) -> None:
-        """Record what was found and told at another replica."""
-        self.found.update(memo.found)
-        self.pursuits.extend(memo.pursuits)
-        self.hinted.update(memo.hinted)
-        self.told.update(memo.told)
-        self.missed.update(memo.missed)
-        self.opened_by = memo.opened_by
+    def of_found(self, tool: Tool, at: float, found: FoundTool, chat: Conversation) -> Miss:
+        """Return the miss of a tool that a search has shown, without its cost."""
+        cause, change = self._explain_hidden(tool)
+        return self.write(
+            chat, tool.id, at, "discovery", cause, change, recovered="discovered", rank=found.rank, of=found.of,
+            query=found.task, discovery=found.discovery, parts=found.parts, exposure=found.exposure,
+        )  # fmt: skip
 
-    def count_failures(self, tool: ToolId, *, has_failed: bool) -> int:
-        """Record how a bridged call ended; return how many calls of this tool have failed one after the other."""
-        last, times = self._failing
-        self._failing = (tool, (times + 1 if tool == last else 1) if has_failed else 0)
-        return self._failing[1]
+    def of_hidden(self, tool: Tool, via: Via, at: float, chat: Conversation) -> Miss:
+        """Return the miss of a tool that no search has shown. An earlier task need not be what the call is for, so it
+        has no query."""
+        why = self._explain(tool)
+        cause, change = self._explain_hidden(tool)
+        noticed: Noticed = "bridge" if via == "bridge" else "call"
+        more: dict[str, Any] = {"rank": why.rank, "of": why.of} if why else {}
+        return self.write(chat, tool.id, at, noticed, cause, change, recovered="called", **more)
 
-    def servers_in_use(self) -> tuple[str, ...]:
-        """Return the upstreams called lately, the latest first."""
-        return tuple(dict.fromkeys(reversed(self.upstreams)))
+    def _explain_hidden(self, tool: Tool) -> tuple[Cause, str]:
+        if self._list.gained_unseen(tool.id):
+            return "stale", "none: the list has gained it, and the client has not fetched the list since"
+        why = self._explain(tool)
+        return (why.cause, why.change) if why is not None else ("unknown", "")
 
-    def note_task(self, lines: tuple[str, ...], at: float) -> None:
-        """Record the task of a discovery. A different task starts a new episode once the old one had a call."""
-        if not lines:
-            return
-        is_other = self.lines and self.steps and not are_alike("\n".join(self.lines), "\n".join(lines))
-        if is_other or at - self.last_at > GAP_S:
-            self.steps.clear()
-            self.told.clear()
-        self.lines, self.last_at = lines, at
-
-    def note_prompt(self, lines: tuple[str, ...], at: float) -> None:
-        """Record a prompt of the user, which starts a new episode."""
-        self.steps.clear()
-        self.told.clear()
-        if self.pursuits:
-            self.pursuits[-1].is_over = True
-        self.lines, self.last_at = lines, at
-
-    def note_call(self, tool: Tool, at: float) -> None:
-        """Record a call."""
-        if self.steps and at - self.last_at > GAP_S:
-            self.steps.clear()
-            self.told.clear()
-            self.lines = ()
-        self.last_at, self.has_called = at, True
-        self.history.append(tool.id)
-        self.upstreams.append(tool.upstream)
-        if self.steps[-1:] != [tool.id]:
-            self.steps.append(tool.id)
-            del self.steps[:-HISTORY]
-
-    def note_hint(self, tools: Iterable[ToolId]) -> None:
-        """Note that a text named these hidden tools, with what calls of them need."""
-        for tool in tools:
-            self.found.pop(tool, None)
-            self.hinted.add(tool)
-            self.told.add(tool)
-
-    def search_that_blames(self, tool: str, server: str, cause: Cause) -> RecentSearch | None:
-        """Return the latest search that did not show a tool for the reason that refuses a call of it by now."""
-        searches = (each for pursuit in reversed(self.pursuits) for each in reversed(pursuit.searches))
-        return next((each for each in searches if each.blames(tool, server, cause)), None)
-
-    def pursuit_of(self, discovery: int) -> Pursuit:
-        """Return the pursuit of a search; an empty one where it is not remembered any more."""
-        known = (each for each in reversed(self.pursuits) if discovery and each.holds(discovery))
-        return next(known, Pursuit())
-
-    def fork(self, handle: str, discovery: int) -> Conversation:
-        """Return a copy with a handle of its own that continues from this point."""
-        other = Conversation(handle, discovery)
-        other.history.extend(self.history)
-        other.upstreams.extend(self.upstreams)
-        # A copy of a set or a table takes a tenth of what filling an empty one takes.
-        other.missed, other.found = self.missed.copy(), self.found.copy()
-        other.hinted, other.told = self.hinted.copy(), self.told.copy()
-        other.lines, other.last_at = self.lines, self.last_at
-        other.steps = list(self.steps)
-        other.pursuits, other.has_called = self.pursuits.copy(), self.has_called
-        return other
+    def write(
+        self, chat: Conversation, tool: str, at: float, noticed: Noticed, cause: Cause, change: str, **more: Any
+    ) -> Miss:
+        given = {"rank": 0, "of": 0, "query": "", "discovery": 0, "recovered": "no", "turns": 0, "tokens": 0}
+        given["exposure"] = self._list.exposure
+        return Miss(
+            session=self._session, at=at, tool=tool, noticed=noticed, cause=cause, change=change,
+            history=tuple(chat.history), **{**given, **more},
+        )  # fmt: skip
 
 
 class Session:
@@ -254,8 +140,8 @@ class Session:
         """`hidden` explains misses; without it they have no cause. `has_list`: False for a client that never lists,
         from which no list hides a tool."""
         self.record = record
-        self._hidden_tools = hidden
         self.list = SessionList(record, shows_pages=shows_pages)
+        self._misses = MissWriter(record.key, self.list, hidden)
         self.has_list = has_list
         self.told_absent: set[str] = set()
         """Servers of which an answer has said that they are down, and a mark once one asked for English."""
@@ -265,15 +151,10 @@ class Session:
         """Tools that the user agreed to run, each with the definition that was agreed to."""
         self._bypassed: set[tuple[int, ToolId]] = set()
         """Tools that a command of the client's shell went round, with the list that the client had."""
-        self._conversations: dict[str, Conversation] = {}
-        """By handle; the one used last is at the end."""
-        self._unsettled: dict[int, Pursuit] = {}
-        """Pursuits of which something is known that is not on record, by their identity."""
+        self.conversations = Conversations()
+        self._unsettled = UnsettledPursuits()
         self._searched_at = 0.0
         """When it searched last; 0 if it has not since it ended or was idle."""
-        self._passes_handles = False
-        """The client has passed a handle, so each search without one begins a chat."""
-        self._whole = Conversation()
 
     # -- with other replicas
 
@@ -281,7 +162,7 @@ class Session:
         shown = self.list
         return SessionMemo(
             self.record, max(shown.exposure, 0), shown.policy, shown.first_policy, shown.delivered, list(shown.grown),
-            sorted(shown.found), sorted(self._agreed), self._whole.memo(),
+            sorted(shown.found), sorted(self._agreed), self.conversations.whole.memo(),
         )  # fmt: skip
 
     def resume(self, memo: SessionMemo) -> None:
@@ -290,47 +171,7 @@ class Session:
         self.list.delivered, self.list.grown = memo.delivered, list(memo.grown)
         self.list.found.update(memo.grown_found)
         self._agreed.update(memo.agreed)
-        self._whole.resume(memo.chat)
-
-    def conversation(self, handle: str = "") -> Conversation:
-        """Return the conversation of a handle; one that is unknown starts empty. Without a handle of ours, return the
-        session's own conversation."""
-        if not handle or not _handle.fullmatch(handle):
-            return self._whole
-        found = self._conversations.pop(handle, None) or Conversation(handle)
-        self._passes_handles = True
-        self._keep(found)
-        return found
-
-    def place_call(self, tool: ToolId, chat: Conversation | None) -> Conversation | None:
-        """Return the conversation of a call. One by a tool's own name carries no handle, and some clients leave it out
-        elsewhere: such a call belongs to the chat whose search showed the tool last."""
-        if chat is not None and chat.handle:
-            return chat
-        own = self._whole.found.get(tool)
-        latest, found = (own.discovery if own is not None else 0), chat
-        for other in self._conversations.values():
-            known = other.found.get(tool) if not other.opened_by else None
-            if known is not None and known.discovery >= latest:
-                latest, found = known.discovery, other
-        return found
-
-    def _keep(self, conversation: Conversation) -> None:
-        self._conversations[conversation.handle] = conversation
-        unused = [handle for handle, each in self._conversations.items() if each.opened_by]
-        if len(unused) > _MOST_UNUSED:
-            del self._conversations[unused[0]]
-        if len(self._conversations) > MOST_CONVERSATIONS:
-            del self._conversations[next(iter(self._conversations))]
-
-    def handle_for(self, chat: Conversation, discovery: int) -> str:
-        """Return the handle that the answer of a discovery carries: the chat's own, or that of a new conversation which
-        continues from everything done without a handle."""
-        if not chat.handle:
-            handle = base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
-            chat = chat.fork(handle, discovery)
-            self._keep(chat)
-        return chat.handle
+        self.conversations.whole.resume(memo.chat)
 
     # -- what the user agreed to
 
@@ -349,7 +190,7 @@ class Session:
         a hint or the list had named before is not. A miss is recorded with its call: see `settle`."""
         if via == "name" and self.list.is_for_page(tool.id):
             return None, Forward(tool, hidden=False, discovery=0)  # a page calls it, and no model learns of that
-        chat = chat or self._whole
+        chat = chat or self.conversations.whole
         if not self.has_list:
             chat.note_call(tool, at)
             return None, Forward(tool, hidden=False, discovery=0)
@@ -358,7 +199,7 @@ class Session:
             missed = missed if missed is not None and missed.need.is_found else None  # else it is the same need
             way: Recovered = "discovered" if refused.need.is_found else "called"
             refused.need.miss = replace(refused.need.miss, recovered=way)
-            self._unsettle(refused.pursuit)
+            self._unsettled.add(refused.pursuit)
         found = chat.found.get(tool.id)
         if missed is not None:
             missed.pursuit.needs.append(missed.need)
@@ -375,13 +216,14 @@ class Session:
         self._use(tool.id, discovery, pursuit, chat)
         if found is not None:
             if (found.was_hidden or is_unknown) and not pursuit.has_missed(tool.id, discovery, chat.handle):
-                return Missed(pursuit, Need(self._found(tool, at, found, chat), is_found=True, handle=chat.handle))
+                miss = self._misses.of_found(tool, at, found, chat)
+                return Missed(pursuit, Need(miss, is_found=True, handle=chat.handle))
         elif is_unknown and not (tool.id in chat.hinted or (self.list.exposure, tool.id) in chat.missed):
             # Once it knows a name, a client calls it again and again: that cost it nothing more.
             chat.missed.add((self.list.exposure, tool.id))
             present = chat.pursuits[-1] if chat.pursuits and at - chat.last_at <= GAP_S else None
             searched = present if present is not None and present.is_open and not present.is_over else Pursuit()
-            return Missed(searched, Need(self._hidden(tool, via, at, chat), is_found=False))
+            return Missed(searched, Need(self._misses.of_hidden(tool, via, at, chat), is_found=False))
         return None
 
     def _use(self, tool: str, discovery: int, pursuit: Pursuit, chat: Conversation) -> None:
@@ -389,14 +231,14 @@ class Session:
         latest = chat.pursuits[-1] if chat.pursuits else pursuit
         for each in (pursuit, latest) if latest is not pursuit else (pursuit,):
             if each.use([tool], discovery):
-                self._unsettle(each)
+                self._unsettled.add(each)
 
     def call_in_vain(self, tool: Tool, via: Via, at: float, chat: Conversation | None = None) -> Missed | None:
         """Decide on a call that no rule forbids and that does not run: its arguments are wrong, or the user said no. It
         is a miss where the same call would be one that runs."""
         if not self.has_list or (via == "name" and self.list.is_for_page(tool.id)):
             return None
-        chat = self.place_call(tool.id, chat) or self._whole
+        chat = self.conversations.place_call(tool.id, chat) or self.conversations.whole
         if (missed := self._miss_of(tool, via, at, chat)) is None:
             return None
         missed.need.miss = replace(missed.need.miss, recovered="no")
@@ -411,7 +253,7 @@ class Session:
         so nothing is predicted from it. `change` would let it through."""
         if not self.has_list:
             return None
-        chat = self.place_call(tool, chat) or self._whole
+        chat = self.conversations.place_call(tool, chat) or self.conversations.whole
         found = chat.found.get(tool)
         search = None if found is not None else chat.search_that_blames(tool, server, cause)
         discovery = found.discovery if found is not None else search.id if search is not None else 0
@@ -427,13 +269,13 @@ class Session:
         elif search is not None:
             more |= {"of": search.miss.of, "query": search.miss.query}
         noticed: Noticed = "bridge" if via == "bridge" else "call"
-        miss = self._miss(chat, tool, at, noticed, cause, change, turns=1, **more)
+        miss = self._misses.write(chat, tool, at, noticed, cause, change, turns=1, **more)
         return self._keep_refused(Missed(pursuit, Need(miss, bool(discovery), chat.handle)), tool, chat)
 
     def _keep_refused(self, missed: Missed, tool: str, chat: Conversation) -> Missed:
         missed.pursuit.needs.append(missed.need)
         self._refused[chat.handle, tool] = missed
-        if len(self._refused) > MOST_MEMO:
+        if len(self._refused) > _MOST_REFUSED:
             del self._refused[next(iter(self._refused))]
         return missed
 
@@ -442,18 +284,8 @@ class Session:
         other searches and calls."""
         if missed is not None:
             missed.need.is_recorded = True
-            self._unsettle(missed.pursuit)
-        return self._settle()
-
-    def _settle(self) -> Settled:
-        """Return what has to be written of the pursuits of which something is known by now."""
-        found = [pursuit.settle() for pursuit in self._unsettled.values()]
-        self._unsettled.clear()
-        return Settled(
-            tuple(miss for each in found for miss in each.revealed),
-            tuple(miss for each in found for miss in each.new),
-            tuple(pair for each in found for pair in each.changed),
-        )
+            self._unsettled.add(missed.pursuit)
+        return self._unsettled.settle()
 
     def discovered(
         self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None, unlisted: str = "",
@@ -473,7 +305,7 @@ class Session:
         a miss already, and we searched for its words; `skills`: the URIs of those that the answer offers; `absent`: the
         servers that are not there and could have what it was for; `lookup`: what came of a search by names alone.
         """
-        chat = chat or self._whole
+        chat = chat or self.conversations.whole
         if not self.has_list:
             return Settled()
         named_before = chat.hinted & chat.told
@@ -490,7 +322,7 @@ class Session:
                 and not _fits_better(chat.found.get(match.tool), match, discovery.task, pursuit)
             ):
                 was_hidden = not (is_seen or is_step or self.list.names(match.tool))
-                chat.found[match.tool] = _Found(
+                chat.found[match.tool] = FoundTool(
                     id, match.rank, of, discovery.task, match.parts, was_hidden, self.list.exposure
                 )
         chat.told.update(told)
@@ -500,7 +332,8 @@ class Session:
             cause, change = _explain_search(discovery, unlisted, matching, left_out, by_words)
         name = discovery.names[0] if discovery.names and (lookup is not None or not discovery.matches) else ""
         noticed: Noticed = "search" if discovery.matches else "nothing_found"
-        miss = self._miss(chat, name, discovery.at, noticed, cause, change, of=of, query=discovery.task, discovery=id)
+        more: dict[str, Any] = {"of": of, "query": discovery.task, "discovery": id}
+        miss = self._misses.write(chat, name, discovery.at, noticed, cause, change, **more)
         # Nobody searches again for want of the tools of a step: it widens. Who looks up a name may only want to read.
         serves = is_ours or (is_step and bool(shown)) or (lookup is not None and lookup.is_found)
         names = frozenset(discovery.names) if lookup is not None else frozenset[str]()
@@ -509,16 +342,16 @@ class Session:
             miss, discovery.tokens, offered, tuple(ranked[:_RANKED]), serves, names, frozenset(absent)
         )  # fmt: skip
         pursuit.searches.append(search)
-        self._unsettle(pursuit)
+        self._unsettled.add(pursuit)
         self._searched_at = discovery.at
-        return self._settle()
+        return self._unsettled.settle()
 
     def read_skill(self, uri: str) -> None:
         """Note that the client reads a skill: the search that offered it was not in vain."""
-        for chat in (self._whole, *self._conversations.values()):
+        for chat in self.conversations:
             for pursuit in chat.pursuits:
                 if pursuit.use([uri]):
-                    self._unsettle(pursuit)
+                    self._unsettled.add(pursuit)
 
     def rest(self, now: float) -> Settled:
         """Return what has to be written once the session has not searched for a while."""
@@ -528,20 +361,16 @@ class Session:
         """Return what has to be written at the end of the session: the latest searches too that led to no call. One
         search and nothing else is what a program does that starts anew for each request: it may call in the next."""
         self._searched_at = 0.0
-        chats = (self._whole, *self._conversations.values())
-        pursuits = {id(pursuit): pursuit for chat in chats for pursuit in chat.pursuits}  # chats may share one
-        if any(chat.history for chat in chats) or sum(len(each.searches) for each in pursuits.values()) > 1:
+        pursuits = {
+            id(pursuit): pursuit for chat in self.conversations for pursuit in chat.pursuits
+        }  # chats may share one
+        if (
+            any(chat.history for chat in self.conversations)
+            or sum(len(each.searches) for each in pursuits.values()) > 1
+        ):
             for pursuit in pursuits.values():
-                self._close(pursuit)
-        return self._settle()
-
-    def _close(self, pursuit: Pursuit) -> None:
-        """Note that nothing is searched for any more that a pursuit was for."""
-        pursuit.is_over = True
-        self._unsettle(pursuit)
-
-    def _unsettle(self, pursuit: Pursuit) -> None:
-        self._unsettled[id(pursuit)] = pursuit
+                self._unsettled.close(pursuit)
+        return self._unsettled.settle()
 
     def recount(self, discovery: int, tokens: int, chat: Conversation) -> Settled:
         """Record how many tokens the answer of a search takes, which was recorded with an estimate."""
@@ -558,7 +387,7 @@ class Session:
     def _pursue(self, discovery: Discovery, chat: Conversation, lookup: Lookup | None, *, is_step: bool) -> Pursuit:
         """Return the pursuit that a search belongs to, and what the search says of those before it."""
         present = chat.pursuits[-1] if chat.pursuits else Pursuit()
-        is_new_chat = not chat.handle and self._passes_handles
+        is_new_chat = not chat.handle and self.conversations.passes_handles
         goes_on = present.goes_on(discovery.task, discovery.at, has_called=chat.has_called)
         chat.has_called = False
         if is_step or is_new_chat:
@@ -569,19 +398,20 @@ class Session:
         elif goes_on and discovery.sufficiency is not None and discovery.sufficiency >= SUFFICES:
             present.searches[-1].is_used = True
         if not goes_on:
-            self._close(present)
+            self._unsettled.close(present)
             chat.pursuits.append(Pursuit())
         return chat.pursuits[-1]
 
     def unknown(self, name: str, candidates: Sequence[ToolId], at: float, chat: Conversation | None = None) -> Miss:
         """Decide on a call of a name that no upstream has. A search that showed what it may mean was not in vain."""
         for tool in candidates:
-            placed = self.place_call(tool, chat) or self._whole
+            placed = self.conversations.place_call(tool, chat) or self.conversations.whole
             if (found := placed.found.get(tool)) is not None:
                 self._use(tool, found.discovery, placed.pursuit_of(found.discovery), placed)
         change = f"the client may mean {candidates[0]}" if candidates else UNNAMED
         recovered = "suggested" if candidates else "no"
-        return self._miss(chat, name, at, "unknown_name", "unknown", change, recovered=recovered, turns=1)
+        chat = chat or self.conversations.whole
+        return self._misses.write(chat, name, at, "unknown_name", "unknown", change, recovered=recovered, turns=1)
 
     def bypassed(self, tool: Tool, words: str, at: float, rank: int, of: int) -> Miss | None:
         """Decide on a command of the client's shell that did what a tool does: the tool is missed once for each list,
@@ -594,51 +424,10 @@ class Session:
         if self.list.sees(tool.id):
             change = f"say in the description of {tool.id} that it does what the command does"
         more: dict[str, Any] = {"rank": rank, "of": of, "query": words, "recovered": "shell"}
-        return self._miss(None, tool.id, at, "shell", "bypass", change, **more)
-
-    def _explain(self, tool: Tool) -> Why | None:
-        """Return why a tool is hidden, as far as the list that lacked it knows."""
-        view = self.list.lacking(tool.id)
-        if view is None or self._hidden_tools is None:
-            return None
-        return self._hidden_tools.why(view, tool.id, tool.upstream)
-
-    def _found(self, tool: Tool, at: float, found: _Found, chat: Conversation) -> Miss:
-        """Return the miss of a tool that a search has shown, without its cost."""
-        cause, change = self._explain_hidden(tool)
-        return self._miss(
-            chat, tool.id, at, "discovery", cause, change, recovered="discovered", rank=found.rank, of=found.of,
-            query=found.task, discovery=found.discovery, parts=found.parts, exposure=found.exposure,
-        )  # fmt: skip
-
-    def _hidden(self, tool: Tool, via: Via, at: float, chat: Conversation) -> Miss:
-        """Return the miss of a tool that no search has shown. An earlier task need not be what the call is for, so it
-        has no query."""
-        why = self._explain(tool)
-        cause, change = self._explain_hidden(tool)
-        noticed: Noticed = "bridge" if via == "bridge" else "call"
-        more: dict[str, Any] = {"rank": why.rank, "of": why.of} if why else {}
-        return self._miss(chat, tool.id, at, noticed, cause, change, recovered="called", **more)
-
-    def _explain_hidden(self, tool: Tool) -> tuple[Cause, str]:
-        if self.list.gained_unseen(tool.id):
-            return "stale", "none: the list has gained it, and the client has not fetched the list since"
-        why = self._explain(tool)
-        return (why.cause, why.change) if why is not None else ("unknown", "")
-
-    def _miss(
-        self, chat: Conversation | None, tool: str, at: float, noticed: Noticed, cause: Cause, change: str, **more: Any
-    ) -> Miss:
-        chat = chat or self._whole
-        given = {"rank": 0, "of": 0, "query": "", "discovery": 0, "recovered": "no", "turns": 0, "tokens": 0}
-        given["exposure"] = self.list.exposure
-        return Miss(
-            session=self.record.key, at=at, tool=tool, noticed=noticed, cause=cause, change=change,
-            history=tuple(chat.history), **{**given, **more},
-        )  # fmt: skip
+        return self._misses.write(self.conversations.whole, tool.id, at, "shell", "bypass", change, **more)
 
 
-def _fits_better(known: _Found | None, match: Match, task: str, pursuit: Pursuit) -> bool:
+def _fits_better(known: FoundTool | None, match: Match, task: str, pursuit: Pursuit) -> bool:
     """Return whether a search of the same pursuit, for another task, has ranked a tool higher."""
     if known is None or not pursuit.holds(known.discovery):
         return False

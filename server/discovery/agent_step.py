@@ -318,7 +318,7 @@ class AgentSteps:
             about = f"{len(plan.tools)} tools and {len(plan.fragments)} instructions, confidence {plan.level}"
             exchange.own_result({"description": about, "messages": [{"role": "user", "content": content}]})
 
-        query = self.query(task, session.conversation().steps)
+        query = self.query(task, session.conversations.whole.steps)
         self.plan(query, exchange.client, int(budget), lambda plan: exchange.attempt(lambda: answer(plan)))
 
     def query(self, task: str, history: Sequence[str] = ()) -> Query:

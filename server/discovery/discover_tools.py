@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
+from foretool.server.clients.conversation import Conversation
 from foretool.server.clients.exchange import Exchange, ListOwner
-from foretool.server.clients.session import Conversation, Lookup, Session
+from foretool.server.clients.session import Lookup, Session
 from foretool.server.config.loader import Profile
 from foretool.server.discovery import answer as discovery_answer
 from foretool.server.discovery import arguments as discovery_arguments
@@ -161,7 +162,7 @@ class DiscoverTools:
     def join_conversation(self, exchange: Exchange, handle: str) -> None:
         """Continue the conversation of a handle. When a handle comes back for the first time, record that the discovery
         which gave it out belongs to that conversation."""
-        chat = exchange.chat = exchange.own_session.conversation(handle)
+        chat = exchange.chat = exchange.own_session.conversations.of(handle)
         if chat.opened_by:
             self._recorder.name_discovery(chat.opened_by, chat.handle)
             chat.opened_by = 0
@@ -170,7 +171,7 @@ class DiscoverTools:
         """Search, and answer. `refusal`: why the call of a name that led to the search did not run; `before`: what the
         answer begins with."""
         self._catalog.fix_names()
-        chat = exchange.chat or exchange.own_session.conversation()
+        chat = exchange.chat or exchange.own_session.conversations.whole
         started = time.perf_counter()
         if not refusal:
             chat.note_task(arguments.lines, self._recorder.now())
@@ -204,7 +205,7 @@ class DiscoverTools:
             client, session, chat, arguments, query, ranking, started, skills, is_ours=bool(refusal),
             has_read=bool(before),
         )  # fmt: skip
-        answer = discovery_answer.with_handle(answer, session.handle_for(chat, kept.id))
+        answer = discovery_answer.with_handle(answer, session.conversations.handle_for(chat, kept.id))
         grows = client.tools.grow_for_discovery(session.list, kept)
         texts = [*([refusal] if refusal else []), *before, answer.text, *self._endings(exchange, chat, answer)]
         # Some clients show a model both forms, others the structured one alone (`docs/clients.md`).

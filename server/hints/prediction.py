@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
+from foretool.server.clients.conversation import HISTORY, Conversation
 from foretool.server.clients.exchange import ListOwner
-from foretool.server.clients.session import HISTORY, Conversation, Session
+from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig
 from foretool.server.hints.texts import LATEST_END, Hint, write_next_hint
 from foretool.server.lists.order import Prediction

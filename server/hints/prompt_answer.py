@@ -70,7 +70,7 @@ class PromptAnswers:
         is known."""
         lines = searched_lines(prompt)
         if session is not None:
-            session.conversation().note_prompt(lines, prompt.at)
+            session.conversations.whole.note_prompt(lines, prompt.at)
         reach = self._policy.reach(profile)
         listed, named = self._shown(profile.name, session)
         hint = write_prompt_hint(
@@ -103,7 +103,7 @@ class PromptAnswers:
 
     def _likely(self, lines: tuple[str, ...], profile: Profile, session: Session | None) -> Iterator[Tool]:
         """Yield the tools that fit the prompt, best first; none if that is not likely of any."""
-        servers = session.conversation().servers_in_use() if session is not None else ()
+        servers = session.conversations.whole.servers_in_use() if session is not None else ()
         reach = self._policy.reach(profile)
         ranking = self._search.rank(Query(lines, (), (), servers, profile.name), reach.finds, _RANKED)
         ids = [each.tool for each in ranking.ranked]
@@ -120,7 +120,7 @@ class PromptAnswers:
         at = self._recorder.now()
         self._recorder.exposure(Exposure(key, at, policy, epoch, hint.tools, hint.tokens, "prompt"))
         if session is not None:
-            session.conversation().note_hint(tool for tool in hint.tools if not session.list.sees(tool))
+            session.conversations.whole.note_hint(tool for tool in hint.tools if not session.list.sees(tool))
 
     def _surely_next(self, lines: tuple[str, ...]) -> list[ToolId]:
         """Return the tools that past tasks with such words began with, where that is likely enough for a hint."""

@@ -101,7 +101,7 @@ class PromptHook:
     def _take(self, client: Client, session: Session, prompt: Prompt) -> None:
         if not self.may_be_of(client, prompt.cwd):
             return
-        chat = session.conversation()
+        chat = session.conversations.whole
         lines = searched_lines(prompt)
         chat.note_prompt(lines, prompt.at)
         query = Query(lines, (), (), chat.servers_in_use(), client.profile.name)

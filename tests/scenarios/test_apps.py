@@ -112,7 +112,7 @@ async def test_what_a_page_calls_is_no_miss_and_no_step_of_the_model() -> None:
         for name in ("up__do_0", "do_0"):  # pages name a tool as its server does
             await stage.client.call_tool(name, {})
         (session,) = next(iter(stage.app.clients)).sessions()
-        assert list(session.conversation().history) == []
+        assert list(session.conversations.whole.history) == []
         assert stage.misses() == []
     assert [name for name, _ in upstream.calls] == ["do_0"] * 2
 

@@ -60,7 +60,7 @@ async def test_chats_that_interleave_on_one_process_have_their_own_history_misse
             await bridged(client, "disk__zip", other)
         await bridged(client, "mail__send", other)
         (session,) = next(iter(stage.app.clients)).sessions()
-        chats = [list(session.conversation(handle).history) for handle in (one, other, "")]
+        chats = [list(session.conversations.of(handle).history) for handle in (one, other, "")]
         tasks = {each.handle: each.task for each in stage.store.discoveries.recent(-1)}
         misses = [(miss.tool, miss.query, miss.history) for miss in stage.misses()]
         recorded = handles(stage.store)
@@ -86,7 +86,7 @@ async def test_a_client_that_passes_no_handle_on_is_one_conversation_as_ever() -
         await client.discover("compress a folder")
         await bridged(client, "disk__zip")
         (session,) = next(iter(stage.app.clients)).sessions()
-        history = list(session.conversation().history)
+        history = list(session.conversations.whole.history)
         found = [each.handle for each in stage.store.discoveries.recent(-1)]
         misses = [(miss.tool, miss.noticed, miss.query) for miss in stage.misses()]
         recorded = handles(stage.store)
@@ -107,7 +107,7 @@ async def test_a_conversation_begins_with_what_was_done_before_its_handle_was_gi
         handle = (await client.discover("send a letter"))["handle"]
         await client.call_tool("disk__list", {})
         (session,) = next(iter(stage.app.clients)).sessions()
-        assert list(session.conversation(handle).history) == ["mail__read"]
+        assert list(session.conversations.of(handle).history) == ["mail__read"]
 
 
 @requirement("conversation:handle")
@@ -142,8 +142,8 @@ async def test_a_handle_means_nothing_to_another_client() -> None:
         await bridged(one, "mail__send", handle)
         await bridged(other, "disk__zip", handle)
         first, second = (client.sessions()[0] for client in stage.app.clients)
-        assert list(first.conversation(handle).history) == ["mail__send"]
-        assert list(second.conversation(handle).history) == ["disk__zip"]
+        assert list(first.conversations.of(handle).history) == ["mail__send"]
+        assert list(second.conversations.of(handle).history) == ["disk__zip"]
 
 
 @requirement("conversation:handle", "trust:confirm:modern")

@@ -63,7 +63,7 @@ async def test_a_refused_call_counts_as_no_use_and_nothing_is_learned_from_it() 
         episodes = read_episodes(stage.store, 1e12)
         chat = stage.app.clients.only_client()
         assert chat is not None and chat.session is not None
-        assert chat.session.conversation().steps == ["disk__read"]
+        assert chat.session.conversations.whole.steps == ["disk__read"]
     assert usage["disk__read"] == 1 and not usage.get("disk__wipe")
     assert events == needs == ["disk__read"]
     assert "disk__wipe" not in firsts.values()

@@ -10,18 +10,9 @@ from fakes import changed
 from msgspec.json import decode, encode
 from requirements import requirement
 
+from foretool.server.clients.conversation import HISTORY, MOST_CONVERSATIONS, MOST_MEMO, Conversation
 from foretool.server.clients.pursuit import Settled
-from foretool.server.clients.session import (
-    HISTORY,
-    MOST_CONVERSATIONS,
-    MOST_MEMO,
-    Conversation,
-    Forward,
-    Lookup,
-    Session,
-    SessionMemo,
-    Via,
-)
+from foretool.server.clients.session import Forward, Lookup, Session, SessionMemo, Via
 from foretool.server.lists.maker import View
 from foretool.storage.records import Cause, Discovery, Match, Miss, SessionRecord, Tool, ToolId
 
@@ -98,7 +89,7 @@ def test_the_history_is_the_latest_calls_and_the_servers_in_use_the_latest_first
     conversation = session(ADD.id, SUB.id, MAIL.id)
     for tool in (ADD, MAIL, ADD):
         called(conversation, tool, "name", 1.0)
-    whole = conversation.conversation()
+    whole = conversation.conversations.whole
     assert list(whole.history) == [ADD.id, MAIL.id, ADD.id]
     assert whole.servers_in_use() == ("calc", "mail")
     for _ in range(HISTORY):
@@ -108,13 +99,13 @@ def test_the_history_is_the_latest_calls_and_the_servers_in_use_the_latest_first
 
 def test_a_session_keeps_the_conversations_heard_of_last() -> None:
     made = session(ADD.id)
-    handles = [made.handle_for(made.conversation(), 1) for _ in range(MOST_CONVERSATIONS)]
+    handles = [made.conversations.handle_for(made.conversations.whole, 1) for _ in range(MOST_CONVERSATIONS)]
     assert len(set(handles)) == MOST_CONVERSATIONS
-    oldest = made.conversation(handles[0])
+    oldest = made.conversations.of(handles[0])
     called(made, ADD, "name", 1.0, oldest)
-    made.handle_for(made.conversation(), 1)
-    assert made.conversation(handles[0]) is oldest
-    assert made.conversation(handles[1]).opened_by == 0
+    made.conversations.handle_for(made.conversations.whole, 1)
+    assert made.conversations.of(handles[0]) is oldest
+    assert made.conversations.of(handles[1]).opened_by == 0
 
 
 def test_names_that_lead_nowhere_are_misses_that_say_what_would_help() -> None:
@@ -126,12 +117,12 @@ def test_names_that_lead_nowhere_are_misses_that_say_what_would_help() -> None:
         "bridge", "denied", "add its server", "no",
     )  # fmt: skip
     assert refused(conversation, MAIL, "denied", "add its server") == (), "once for each list"
-    assert list(conversation.conversation().history) == []
+    assert list(conversation.conversations.whole.history) == []
 
 
 def test_a_call_of_a_tool_that_a_hint_or_the_list_had_named_is_hidden_and_no_miss() -> None:
     conversation = session(ADD.id)
-    chat = conversation.conversation()
+    chat = conversation.conversations.whole
     chat.note_hint([SUB.id])
     assert called(conversation, SUB, "bridge", 1.0) == ([], Forward(SUB, True, 0))
     # A hint that came before a discovery of the same task keeps its merit; in a later task the discovery counts.
@@ -268,7 +259,7 @@ def test_the_last_search_for_something_is_a_miss_once_nothing_can_follow(ending:
     ledger.take(ledger.session.rest(900.0))
     assert len(ledger.misses) == on_record, "it may still be called"
     if ending == "a prompt":
-        ledger.session.conversation().note_prompt(("another thing",), 3.0)
+        ledger.session.conversations.whole.note_prompt(("another thing",), 3.0)
     if ending in ("another task", "a prompt"):
         ledger.search(SUB, task="another thing altogether")
     ledger.take(ledger.session.end() if ending == "the end" else ledger.session.rest(2000.0))
@@ -323,8 +314,8 @@ def test_the_list_of_a_miss_is_the_one_that_lacked_the_tool_however_it_has_grown
 
 def test_a_native_call_belongs_to_the_chat_whose_search_showed_its_tool() -> None:
     made = session()
-    chat = made.conversation(made.handle_for(made.conversation(), 1))
-    made.conversation(chat.handle).opened_by = 0
+    chat = made.conversations.of(made.conversations.handle_for(made.conversations.whole, 1))
+    made.conversations.of(chat.handle).opened_by = 0
     made.discovered(found(SUB, task="subtract"), 3, 40, chat)
-    assert made.place_call(SUB.id, None) is chat
-    assert made.place_call(ADD.id, None) is None
+    assert made.conversations.place_call(SUB.id, None) is chat
+    assert made.conversations.place_call(ADD.id, None) is None

@@ -12,7 +12,7 @@ from requirements import requirement
 
 from foretool.server.calls import runner
 from foretool.server.catalog.search import AT_ONCE
-from foretool.server.clients.session import Conversation
+from foretool.server.clients.conversation import Conversation
 from foretool.server.hints import prediction
 from foretool.server.hints.prediction import MOST_AHEAD, with_text
 from foretool.server.hints.texts import Hint

@@ -66,7 +66,7 @@ async def test_learned_models_take_part_and_the_hint_is_an_exposure_of_the_sessi
         hints = [each for each in stage.store.sessions.exposures(key) if each.reason == "prompt"]
         assert [each.tools[0] for each in hints][-1] == READ
         assert isinstance(hints[0], Exposure) and 0 < hints[0].tokens <= 300 and hints[0].policy == "frozen"
-        assert READ in client.session.conversation().hinted
+        assert READ in client.session.conversations.whole.hinted
         assert [each.text for each in stage.store.tasks.prompts()] == ["a document please"] * 2
 
 

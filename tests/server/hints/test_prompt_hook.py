@@ -32,7 +32,7 @@ async def test_the_list_grows_for_a_prompt_and_what_it_needs_is_no_miss() -> Non
         assert READ in await client.list_tools()
         await client.call_tool(READ, {})
         assert stage.misses() == []
-        chat = next(iter(stage.app.clients)).session.conversation()  # type: ignore[union-attr]
+        chat = next(iter(stage.app.clients)).session.conversations.whole  # type: ignore[union-attr]
         assert (chat.lines, chat.steps) == (("read the text of that file",), [READ])
         asked(stage, "something else entirely")
         stage.app.answering.prompts.look()
