@@ -140,7 +140,7 @@ class EncodedTexts:
         from foretool.retrieval.document import embedded_text
         from foretool.retrieval.rankers.dense import DenseEnsemble
 
-        read = (corpus.read(tool, catalog.server_text(tool.upstream))[0] for tool in catalog.tools())
+        read = (corpus.read(tool, catalog.texts.about(tool.upstream))[0] for tool in catalog.tools())
         texts = [embedded_text(each) for each in read]
         # Replays read the same tasks as training did.
         meaning = DenseEnsemble([_Kept(self, *pair) for pair in zip(self._weights, self._encoders, strict=True)])

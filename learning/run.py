@@ -276,7 +276,7 @@ class Learner:
             tools=tuple(self._tools),
             episodes=tuple(self.timeline.episodes[:place]),
             unread=tuple(self.timeline.earlier(self._unread, place)),
-            server_texts={name: self.catalog.server_text(name) for name in self.catalog.upstreams()},
+            server_texts={name: self.catalog.texts.about(name) for name in self.catalog.upstreams()},
             documents=texts.documents if texts else None,
             queries=texts.queries if texts else None,
             flows=tuple(self.store.flows.all()),

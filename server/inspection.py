@@ -66,7 +66,7 @@ def inspect(
     for server in catalog.upstreams():
         sent = raw.get(server, {})
         deadline = time.monotonic() + limit_s
-        found = {INSTRUCTIONS: find_in_text(catalog.instructions(server), server, names)}
+        found = {INSTRUCTIONS: find_in_text(catalog.texts.instructions(server), server, names)}
         for place, tool in enumerate(catalog.of(server)):
             if time.monotonic() > deadline:
                 late = f"{len(catalog.of(server)) - place} tools were not looked at within {limit_s:g} s"

@@ -101,7 +101,7 @@ def make_plan(
     kept = {each.digest: each for each in store.wordings.all()}
     questions, known = dict[bytes, ToolQuestion](), 0
     for tool in tools:
-        text = embedded_text(document(tool, catalog.server_text(tool.upstream)))
+        text = embedded_text(document(tool, catalog.texts.about(tool.upstream)))
         key = digest(text)
         if (have := kept.get(key)) is not None and (have.model, have.version) == (entry.name, VERSION):
             known += 1

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from foretool.retrieval.tokens import estimate
-from foretool.server.catalog.definitions import DefinitionReader, ListedTools
+from foretool.server.catalog.definitions import DefinitionReader, ListedTools, ListProblems, shorten_problems
 from foretool.server.catalog.names import Key
 from foretool.server.catalog.namespaces import Namespaces, lawful
 from foretool.server.catalog.naming import ListChange, NameMeanings, Naming
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 Gate = Callable[[Sequence[Tool], str], Steps[tuple[Sequence[Tool], str]]]
 """Takes the tools that a server lists and its `instructions`, and returns in steps what may be served of both."""
 
-MOST_PROBLEMS, MOST_PROBLEM = 20, 500
-"""How many problems of one server are kept, and the characters of each: they quote what it wrote."""
-
 log = logging.getLogger("foretool.catalog")
 
 
@@ -44,27 +41,40 @@ def admit_all(tools: Sequence[Tool], text: str) -> Steps[tuple[Sequence[Tool], s
     return tools, text
 
 
-class ListProblems:
-    """What is wrong with each list of each server."""
+class ServerTexts:
+    """What is said of each server: in the config, by the server itself, and in the words of a task that names it."""
 
     def __init__(self) -> None:
-        self._by_list: dict[str, dict[str, Sequence[str]]] = {}
+        self._entries: Mapping[str, Server] = {}
+        self._prefix_of: Callable[[str], str] = str
+        self._instructions: dict[str, str] = {}
+        self._names: ServerNames | None = None
 
-    def note(self, server: str, list_name: str, problems: Sequence[str]) -> bool:
-        """Keep what is wrong with a list, in place of what was wrong with it before; return whether that differs."""
-        lists = self._by_list.setdefault(server, {})
-        has_changed = list(problems) != list(lists.get(list_name, ()))
-        lists[list_name] = problems
-        return has_changed
+    def configure(self, entries: Mapping[str, Server], prefix_of: Callable[[str], str]) -> None:
+        """Follow the config; what servers said themselves is kept."""
+        self._entries, self._prefix_of, self._names = entries, prefix_of, None
 
-    def of(self, server: str) -> list[str]:
-        """Return what is wrong with all lists of a server."""
-        return [problem for problems in self._by_list.get(server, {}).values() for problem in problems]
+    def take(self, server: str, instructions: str) -> None:
+        """Take the `instructions` that a server sent, in place of those before."""
+        self._instructions[server] = instructions
 
-    def forget(self, servers: Iterable[str]) -> None:
-        """Forget servers that the config no longer has."""
-        for name in servers:
-            self._by_list.pop(name, None)
+    def about(self, server: str) -> str:
+        """Return the description of a server in the config, else the `instructions` that it sent itself."""
+        known = self._entries.get(server)
+        return (known.entry.description if known else "") or self.instructions(server)
+
+    def instructions(self, server: str) -> str:
+        """Return the `instructions` that a server sent at its last handshake, whatever the config says about it."""
+        return self._instructions.get(server, "")
+
+    @property
+    def names(self) -> ServerNames:
+        """The words by which a task may name each server; read from the entries when a search first needs them."""
+        if self._names is None:
+            from foretool.server.catalog.server_words import read_server_names  # word lists, which no list needs
+
+            self._names = read_server_names(list(self._entries.values()), self._prefix_of)
+        return self._names
 
 
 class Catalog:
@@ -87,6 +97,7 @@ class Catalog:
         """`entries` come in the order of the config, which decides who gets a name that several tools want; `given`:
         names given for good by earlier processes; `on_fixed` hears the names that `fix_names` adds; `prefixes`: of all
         servers in the config, also of disabled and broken ones; `broken`: those whose entries cannot be used."""
+        self.texts = ServerTexts()
         self._read_config(entries, lawful(given or {}), prefixes, broken)
         self.now = Snapshot(0, dict.fromkeys(self._entries, NO_TOOLS))
         """The tools in the present version."""
@@ -97,7 +108,6 @@ class Catalog:
         """By server, the version with which its tools or words changed last, oldest change first."""
         self._loaded: dict[str, list[Tool]] = {}
         """By server, the tools that `settle` has still to name."""
-        self._texts: dict[str, str] = {}
         self._excluded: dict[str, frozenset[str]] = {}
         """By server, the tools that it has and the config leaves out."""
         self._problems = ListProblems()
@@ -111,7 +121,7 @@ class Catalog:
         self.reader = DefinitionReader(entries)
         self._broken = broken
         self._naming = Naming(entries, given, prefixes, broken)
-        self._server_names: ServerNames | None = None
+        self.texts.configure(self._entries, self._naming.namespaces.prefix)
 
     # -- the tools
 
@@ -205,26 +215,6 @@ class Catalog:
                 self._on_fixed(new)
         self._fixed = max(self._fixed, version)
 
-    # -- words about servers
-
-    def server_text(self, upstream: str) -> str:
-        """Return the description of a server in the config, else the `instructions` that it sent itself."""
-        server = self._entries.get(upstream)
-        return (server.entry.description if server else "") or self.instructions(upstream)
-
-    def instructions(self, upstream: str) -> str:
-        """Return the `instructions` that a server sent at its last handshake, whatever the config says about it."""
-        return self._texts.get(upstream, "")
-
-    @property
-    def server_names(self) -> ServerNames:
-        """The words by which a task may name each server; read from the entries when a search first needs them."""
-        if self._server_names is None:
-            from foretool.server.catalog.server_words import read_server_names  # word lists, which no list needs
-
-            self._server_names = read_server_names(list(self._entries.values()), self.namespaces.prefix)
-        return self._server_names
-
     # -- what is wrong with lists
 
     @property
@@ -234,7 +224,7 @@ class Catalog:
 
     def problems_of(self, upstream: str) -> tuple[str, ...]:
         """Return the `problems` of one server."""
-        said = _shorten((*self.namespaces.problems.get(upstream, ()), *self._problems.of(upstream)))
+        said = shorten_problems((*self.namespaces.problems.get(upstream, ()), *self._problems.of(upstream)))
         excluded = self._excluded.get(upstream, ())
         return (*said, *self.overrides.problems(upstream, self.listed(upstream), excluded))
 
@@ -272,7 +262,7 @@ class Catalog:
         stored = self.reader.read_stored(upstream, tools)
         self._loaded[upstream], problems = finish(self._naming.read_lawful(upstream, stored))
         self._problems.note(upstream, TOOLS.noun, problems)
-        self._texts[upstream] = clean(text)
+        self.texts.take(upstream, clean(text))
 
     def settle(self) -> None:
         """Name all tools that were loaded."""
@@ -323,8 +313,8 @@ class Catalog:
     def _take_over(self, upstream: str, change: ListChange, text: str) -> bool:
         """Serve a new list of a server from now on; returns whether a tool came, went or changed."""
         has_changed = change.old_by_hash.keys() != change.hashes
-        if has_changed or change.new != change.old or text != self.instructions(upstream):
-            self._texts[upstream] = text
+        if has_changed or change.new != change.old or text != self.texts.instructions(upstream):
+            self.texts.take(upstream, text)
             if change.made_for != self._naming.names_in_use(self.now):  # another list came meanwhile
                 change.can_be_plain = finish(self._naming.can_be_plain(upstream, self.now, change))
             if change.can_be_plain:
@@ -379,12 +369,6 @@ def _estimate(definition: bytes) -> int:
     return estimate(definition.decode())
 
 
-def _shorten(problems: Sequence[str]) -> tuple[str, ...]:
-    """Return as much of the problems of a server as is kept."""
-    more = [f"and {len(problems) - MOST_PROBLEMS} more like these"] if len(problems) > MOST_PROBLEMS else []
-    return (*(problem[:MOST_PROBLEM] for problem in problems[:MOST_PROBLEMS]), *more)
-
-
 def _log_problems(upstream: str, problems: Sequence[str]) -> None:
-    for problem in _shorten(problems):
+    for problem in shorten_problems(problems):
         log.warning("upstream %r: %s", upstream, problem)

@@ -6,7 +6,7 @@ No text leaves here with a credential or an invisible character in it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -29,6 +29,8 @@ from foretool.storage.steps import Steps
 
 _MAX_DEFINITION: Final = 256 * 1024
 """Bytes. A larger definition is dropped, because no client could use it."""
+MOST_PROBLEMS, MOST_PROBLEM = 20, 500
+"""How many problems of one server are kept, and the characters of each: they quote what it wrote."""
 
 
 class ListedTools(Struct):
@@ -41,6 +43,35 @@ class ListedTools(Struct):
     problems: list[str] = field(default_factory=list)
     by_text: dict[bytes, Tool] = field(default_factory=dict)
     """By the digest of a definition as it is written, the tool as it was read."""
+
+
+class ListProblems:
+    """What is wrong with each list of each server."""
+
+    def __init__(self) -> None:
+        self._by_list: dict[str, dict[str, Sequence[str]]] = {}
+
+    def note(self, server: str, list_name: str, problems: Sequence[str]) -> bool:
+        """Keep what is wrong with a list, in place of what was wrong with it before; return whether that differs."""
+        lists = self._by_list.setdefault(server, {})
+        has_changed = list(problems) != list(lists.get(list_name, ()))
+        lists[list_name] = problems
+        return has_changed
+
+    def of(self, server: str) -> list[str]:
+        """Return what is wrong with all lists of a server."""
+        return [problem for problems in self._by_list.get(server, {}).values() for problem in problems]
+
+    def forget(self, servers: Iterable[str]) -> None:
+        """Forget servers that the config no longer has."""
+        for name in servers:
+            self._by_list.pop(name, None)
+
+
+def shorten_problems(problems: Sequence[str]) -> tuple[str, ...]:
+    """Return as much of the problems of a server as is kept."""
+    more = [f"and {len(problems) - MOST_PROBLEMS} more like these"] if len(problems) > MOST_PROBLEMS else []
+    return (*(problem[:MOST_PROBLEM] for problem in problems[:MOST_PROBLEMS]), *more)
 
 
 class DefinitionReader:

@@ -354,7 +354,7 @@ def texts_to_embed(corpus: Corpus, catalog: Catalog) -> Iterator[tuple[bytes, st
     from foretool.retrieval.document import embedded_text
 
     for upstream in catalog.upstreams():
-        about = catalog.server_text(upstream)
+        about = catalog.texts.about(upstream)
         for tool in catalog.of(upstream):
             document = corpus.read(tool, about)[0]
             text = embedded_text(document)

@@ -125,7 +125,7 @@ class Index:
         if not self.is_complete and self.count_missing() <= most:
             self.advance()
         self.pipeline.is_filling = not self.is_complete
-        self.pipeline.corpus.server_names = self._catalog.server_names
+        self.pipeline.corpus.server_names = self._catalog.texts.names
         return self.pipeline
 
     def advance(self, patience_s: float = inf) -> bool:
@@ -147,7 +147,7 @@ class Index:
         while not self._follow():
             self._current = next(iter(self._waiting))
             del self._waiting[self._current]
-            tools, text = self._catalog.of(self._current), self._catalog.server_text(self._current)
+            tools, text = self._catalog.of(self._current), self._catalog.texts.about(self._current)
             yield from self.pipeline.corpus.replacing(self._current, tools, text)
 
     def take_wordings(self, wordings: Mapping[bytes, tuple[str, ...]]) -> None:

@@ -28,7 +28,7 @@ class ReadWordings(Struct, frozen=True):
 def find_wordings(catalog: Catalog, store: Store, tool: Tool, *, with_shipped: bool) -> ReadWordings | None:
     """Return what searches read beside a tool's own words: what a model has answered about the tool as it is now, or
     else what comes with foretool."""
-    read = document(tool, catalog.server_text(tool.upstream))
+    read = document(tool, catalog.texts.about(tool.upstream))
     key = digest(embedded_text(read))
     if found := next((each for each in store.wordings.all() if each.digest == key and each.texts), None):
         return ReadWordings(found.texts, found.model)

@@ -443,7 +443,7 @@ def _tell_apart(servers: Sequence[str], catalog: Catalog) -> list[str]:
     with the words of its entry that the others lack."""
     if not servers:
         return []
-    folders, words = catalog.server_names.folders_apart(servers), catalog.server_names.tell_apart(servers)
+    folders, words = catalog.texts.names.folders_apart(servers), catalog.texts.names.tell_apart(servers)
     marks = {name: ", ".join(folders.get(name, ())) or " ".join(words.get(name, ())[-_MOST_MARKS:]) for name in servers}
     each = [f"{name} ({mark})" if mark else name for name, mark in marks.items()]
     more = f" and {len(each) - _MOST_SAME} more" if len(each) > _MOST_SAME else ""
@@ -465,7 +465,7 @@ def _asked(
         if tool is not None and reach.finds(tool):
             found.append(Ranked(tool.id, 1.0, {"name": 1.0}, ("name",)))
         elif same := tools_named(name, catalog, reach):
-            meant = catalog.server_names.find(arguments.task)
+            meant = catalog.texts.names.find(arguments.task)
             same.sort(key=lambda tool: meant.get(tool.upstream, NOT_NAMED).strength, reverse=True)
             shared[name] = [each.id for each in same]
             found += [Ranked(each, 1.0, {"name": 1.0}, ("name",)) for each in shared[name]]

@@ -159,7 +159,7 @@ class Instructions:
         return shown
 
     def _words_of(self, upstream: str) -> tuple[Fragment, ...]:
-        said = self._catalog.instructions(upstream)[:_MOST_SAID]
+        said = self._catalog.texts.instructions(upstream)[:_MOST_SAID]
         known = self._texts.get(upstream)
         if known is None or known[0] != said:
             found = tuple(fragments(said, f"server {upstream}", "guidance", upstream))

@@ -112,8 +112,8 @@ def _entry(catalog: Catalog, name: str, count: int, most: int) -> str:
     it says of itself are often advice or advertising, and the names of a few tools say little of the others."""
     from foretool.retrieval.document import first_sentence
 
-    described = catalog.server_text(name)
-    clause = one_line(first_sentence(described, most)) if described != catalog.instructions(name) else ""
+    described = catalog.texts.about(name)
+    clause = one_line(first_sentence(described, most)) if described != catalog.texts.instructions(name) else ""
     return f"{_count(count)}: {clause}" if clause else _count(count)
 
 
@@ -154,7 +154,7 @@ def matter(
     hidden = [each for each in absent if not each.has_tools and is_new(each)]
     if not is_sure:
         return hidden
-    return [each for each in hidden if wanted & (words(each.name) | words(catalog.server_text(each.name)))]
+    return [each for each in hidden if wanted & (words(each.name) | words(catalog.texts.about(each.name)))]
 
 
 def blame(absent: Sequence[Away], catalog: Catalog, task: Sequence[str]) -> str:

@@ -130,7 +130,7 @@ class Greeting:
     def instructions(self, profile: Profile, *, is_whole: bool = False) -> tuple[str, frozenset[str]]:
         """Return our `instructions`, with those of the profile's upstreams, and the names of the upstreams that found
         room in them. `is_whole`: every tool is listed."""
-        texts = {each.name: self._catalog.server_text(each.name) for each in self._upstreams.admitted(profile)}
+        texts = {each.name: self._catalog.texts.about(each.name) for each in self._upstreams.admitted(profile)}
         merged = merge_instructions(texts, _INSTRUCTION_TOKENS, _ALL_LISTED if is_whole else _INSTRUCTIONS)
         shares = {name: _share(name, text) for name, text in texts.items() if text.strip()}
         return merged, frozenset(name for name, share in shares.items() if share in merged)

@@ -144,7 +144,7 @@ class UpstreamEvents:
     def judge_all(self) -> None:
         """Compare what is served with the approvals of a store that can be used again, and ask for all lists."""
         for upstream in self._upstreams:
-            tools, text = self._catalog.listed(upstream.name), self._catalog.instructions(upstream.name)
+            tools, text = self._catalog.listed(upstream.name), self._catalog.texts.instructions(upstream.name)
             if tools or text:
                 admitted = finish(self._gatekeeper.admit(upstream.name, Listing(tools, text), Listing(())))
                 self._catalog.load(upstream.name, admitted.tools, admitted.text)
@@ -202,7 +202,7 @@ class UpstreamEvents:
         info, name = upstream.server_info, upstream.name
         version = str(info.implementation.get("version") or "")
         listing = Listing(tools, text, version, lacking(features(info.capabilities)))
-        before = Listing(self._catalog.listed(name), self._catalog.instructions(name))
+        before = Listing(self._catalog.listed(name), self._catalog.texts.instructions(name))
         admitted = yield from self._gatekeeper.admit(name, listing, before)
         return admitted.tools, admitted.text
 

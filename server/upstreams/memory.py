@@ -180,7 +180,7 @@ class UpstreamMemory:
             fingerprint=self._fingerprints[upstream.name],
             era=upstream.lines.spoken_era(),
             server_info=json.dumps(info.implementation),
-            instructions=self._catalog.instructions(upstream.name),
+            instructions=self._catalog.texts.instructions(upstream.name),
             # Not word by word: a value of the config may be the name of a capability.
             capabilities=hide_shapes(self._config.now.secrets.hide_credentials(capabilities).decode()),
             listed_at=time.time(),
@@ -210,7 +210,7 @@ class UpstreamMemory:
         """Bring a store that was away, or is another one now, up to date. May raise `StorageError`."""
         for upstream in self._upstreams:
             if (record := self._records.get(upstream.name)) is not None:
-                finish(self._save_listed(replace(record, instructions=self._catalog.instructions(upstream.name))))
+                finish(self._save_listed(replace(record, instructions=self._catalog.texts.instructions(upstream.name))))
             self.save_state(upstream)
 
     def save_state(self, upstream: Upstream) -> None:

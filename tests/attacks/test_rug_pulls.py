@@ -87,7 +87,7 @@ def served_texts(stage: Stage) -> str:
     upstreams = [(name, stage.app.memory._fingerprints[name]) for name in stage.app.config.servers]
     kept = [tool.definition.decode() for _, tools in stage.store.catalog.load(upstreams) for tool in tools]
     shown = [tool.definition.decode() for tool in stage.app.catalog.tools()]
-    return "\n".join([*kept, *shown, *(stage.app.catalog.instructions(name) for name, _ in upstreams)])
+    return "\n".join([*kept, *shown, *(stage.app.catalog.texts.instructions(name) for name, _ in upstreams)])
 
 
 @requirement("trust:pin:description")

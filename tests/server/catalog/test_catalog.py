@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from requirements import requirement
 
 from foretool.server.catalog import names as names_module
-from foretool.server.catalog.catalog import MOST_PROBLEM, MOST_PROBLEMS, Catalog, admit_all
-from foretool.server.catalog.definitions import write_definition
+from foretool.server.catalog.catalog import Catalog, admit_all
+from foretool.server.catalog.definitions import MOST_PROBLEM, MOST_PROBLEMS, write_definition
 from foretool.server.catalog.names import Key, assign_names
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import Tool, ToolId
@@ -57,7 +57,7 @@ def test_a_list_that_is_read_in_steps_takes_its_place_as_a_whole() -> None:
             next(steps)
             count += 1
             assert [each.id for each in one.tools()] == ["calc__add", "calc__sub"]
-            assert one.instructions("calc") == "old"
+            assert one.texts.instructions("calc") == "old"
     assert ended.value.value is True
     assert count > 100  # at least one for each tool
     assert {each.name for each in one.tools()} == set(names)
@@ -136,7 +136,7 @@ def test_only_what_the_gate_lets_through_is_there_and_the_config_excludes_after_
     assert finish(one.replace_in_steps("calc", listed("add", "sub", "mul"), "said", gate))
     assert seen == ["calc__add", "calc__sub", "calc__mul"]
     assert [each.id for each in one.tools()] == ["calc__add"]
-    assert one.instructions("calc") == "approved"
+    assert one.texts.instructions("calc") == "approved"
 
 
 def test_the_version_moves_with_changes_alone() -> None:
@@ -282,7 +282,7 @@ def test_what_the_store_remembers_is_named_and_filtered() -> None:
     one.settle()
     assert [each.id for each in one.tools()] == ["calc__add"]
     assert one.tokens(ToolId("calc__add")) == 12
-    assert one.server_text("calc") == "A calculator."
+    assert one.texts.about("calc") == "A calculator."
 
 
 def test_an_upstream_that_left_the_config_is_forgotten() -> None:
