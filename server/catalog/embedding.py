@@ -92,7 +92,7 @@ class Embedder(BackgroundWork):
         """Until when it is kept, by `time.monotonic`."""
         self._installing = asyncio.Lock()
         self._begin(settings)
-        search.open_encoders_with(self.open_now, self.ready_in)
+        search.opening.connect(self.open_now, self.ready_in)
 
     def _begin(self, settings: Settings) -> None:
         self._settings = settings

@@ -87,6 +87,8 @@ class Index:
         """The upstream that is being indexed, or was last."""
         self._work: Iterator[None] | None = None
         """The rest of the work that has begun; a pause follows each tool."""
+        self._spared = 0
+        """How many tools were indexed when the collector was spared last."""
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -150,6 +152,14 @@ class Index:
             tools, text = self._catalog.of(self._current), self._catalog.texts.about(self._current)
             yield from self.pipeline.corpus.replacing(self._current, tools, text)
 
+    def spare_collector(self) -> None:
+        """Take what is indexed out of full garbage collections, which would look at all of it time and again: with
+        44,000 tools one takes a tenth of a second. Only growth does that, so that what is frozen has a bound."""
+        size = len(self.pipeline.corpus)
+        if size >= self._spared + SPARED_AT_ONCE:
+            self._spared = size
+            gc.freeze()
+
     def take_wordings(self, wordings: Mapping[bytes, tuple[str, ...]]) -> None:
         """Use these wordings of wishes from now on. Tools whose wordings changed wait to be indexed again."""
         self._waiting |= dict.fromkeys(self.pipeline.corpus.take_wordings(wordings))
@@ -199,6 +209,44 @@ class RecentUsage:
         self._known.clear()
 
 
+class EncoderOpening:
+    """Opens the encoders once somebody searches in words, and says how long searches wait for that."""
+
+    def __init__(self) -> None:
+        self._open: Callable[[], asyncio.Future[None] | None] = lambda: None
+        self.ready_in: Callable[[], float | None] = lambda: None
+        """Tells in how many seconds encoders will take part that do not yet; None if there are none."""
+        self._until = inf
+        """Until when searches wait for tools to be ranked by meaning, by `time.monotonic`; no end while all are."""
+        self._has_begun_early = False
+
+    def connect(self, open_encoders: Callable[[], asyncio.Future[None] | None],
+                ready_in: Callable[[], float | None]) -> None:  # fmt: skip
+        """Call `open_encoders` before a search in words while not all tools are ranked by meaning; searches wait for
+        what it returns, at most `OPEN_S` since the first of them."""
+        self._open, self.ready_in = open_encoders, ready_in
+
+    def begin(self) -> asyncio.Future[None] | None:
+        """Begin to open the encoders, or go on with it; returns what a search may wait for."""
+        return self._open()
+
+    def begin_early(self) -> None:
+        """Begin to open the encoders before anybody searches; only the first call does."""
+        if not self._has_begun_early:
+            self._has_begun_early = True
+            self._open()
+
+    def is_awaited(self, *, lacks_meaning: bool) -> bool:
+        """Return whether a search waits for the encoders. `lacks_meaning`: it is in words, and not all tools are ranked
+        by meaning."""
+        self._until = min(self._until, time.monotonic() + OPEN_S) if lacks_meaning else inf
+        return lacks_meaning and time.monotonic() < self._until
+
+    async def wait(self, opened: asyncio.Future[None]) -> None:
+        """Wait until the encoders are open, or for as long as searches wait."""
+        await asyncio.wait({opened}, timeout=max(self._until - time.monotonic(), 0.0))
+
+
 class Search(BackgroundWork):
     """Ranks the tools of a catalog with whatever is installed: encoders, learned models, a calibration of the gate."""
 
@@ -223,15 +271,9 @@ class Search(BackgroundWork):
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_wanted = False
         """Whether somebody searches in words here, or will: an encoder is worth its memory from then on."""
-        self._spared = 0
-        """How many tools were indexed when the collector was spared last."""
         self._preparing = 0
         """How many searches are prepared; another tool in the index would make that vain."""
-        self._is_opening = False
-        self._open_until = inf
-        """Until when searches wait for tools to be ranked by meaning, by `time.monotonic`; no end while all are."""
-        self._open_encoders: Callable[[], asyncio.Future[None] | None] = lambda: None
-        self._ready_in: Callable[[], float | None] = lambda: None
+        self.opening = EncoderOpening()
 
     @property
     def version(self) -> tuple[int, int]:
@@ -303,15 +345,6 @@ class Search(BackgroundWork):
         """Return the vectors of the texts that the encoders have read since the last time, by text."""
         return self._index.pipeline.take_readings() if self._encoders is not None else {}
 
-    def open_encoders_with(
-        self, open_encoders: Callable[[], asyncio.Future[None] | None], ready_in: Callable[[], float | None]
-    ) -> None:
-        """Call this before a search in words while not all tools are ranked by meaning; searches wait for what it
-        returns, at most `OPEN_S` since the first of them. `ready_in` tells in how many seconds encoders will take part
-        that do not yet; None if there are none."""
-        self._open_encoders = open_encoders
-        self._ready_in = ready_in
-
     def meaning_in(self) -> float | None:
         """Return in about how many seconds every tool is ranked by meaning, where some are ranked by words for want of
         vectors that are still being computed; else None."""
@@ -319,13 +352,12 @@ class Search(BackgroundWork):
         is_complete = self._encoders is not None and self._encoders.is_complete and not self._index.pipeline.is_filling
         if is_complete or len(self._catalog) < 2:  # of one tool there is nothing to compare
             return None
-        return self._ready_in()
+        return self.opening.ready_in()
 
     def want_encoders(self) -> None:
         """Begin to open the encoders, if that has not begun, for later searches."""
-        if not self._is_opening and self._encoders is None:
-            self._is_opening = True
-            self._open_encoders()
+        if self._encoders is None:
+            self.opening.begin_early()
 
     def install_calibration(self, recalibration: Recalibration) -> None:
         """Read levels from what the gate's probabilities have been worth here."""
@@ -373,11 +405,9 @@ class Search(BackgroundWork):
         searched."""
         is_behind = self.count_unindexed() > AT_ONCE
         is_ranked = self._encoders is not None and self._index.is_complete and self.meaning_in() is None
-        lacks_meaning = bool(query.lines) and not is_ranked
-        self._open_until = min(self._open_until, time.monotonic() + OPEN_S) if lacks_meaning else inf
-        waits_for_meaning = lacks_meaning and time.monotonic() < self._open_until
+        waits_for_meaning = self.opening.is_awaited(lacks_meaning=bool(query.lines) and not is_ranked)
         # The encoders open over tools that are indexed.
-        opening = self._open_encoders() if waits_for_meaning and not is_behind else None
+        opening = self.opening.begin() if waits_for_meaning and not is_behind else None
         preparation = self._prepare(query)
 
         def rank_now() -> None:
@@ -386,8 +416,8 @@ class Search(BackgroundWork):
         async def prepare() -> None:
             if is_behind and not await self.index(INDEX_S) and self.count_unindexed() <= FEW:
                 await self.index(INDEX_S)  # so few are left that nobody should miss them
-            if (opened := self._open_encoders() if waits_for_meaning and is_behind else opening) is not None:
-                await asyncio.wait({opened}, timeout=max(self._open_until - time.monotonic(), 0.0))
+            if (opened := self.opening.begin() if waits_for_meaning and is_behind else opening) is not None:
+                await self.opening.wait(opened)
             if self._slow and query.lines:
                 await asyncio.to_thread(self._ask_slow, query)
 
@@ -490,16 +520,8 @@ class Search(BackgroundWork):
     async def _index_slices(self) -> None:
         await asyncio.to_thread(_import_ranking)
         while self._preparing or not self._index.advance(SLICE_S):
-            self._spare_collector()
+            self._index.spare_collector()
             await asyncio.sleep(0)
-
-    def _spare_collector(self) -> None:
-        """Take what is indexed out of full garbage collections, which would look at all of it time and again: with
-        44,000 tools one takes a tenth of a second. Only growth does that, so that what is frozen has a bound."""
-        size = len(self._index.pipeline.corpus)
-        if size >= self._spared + SPARED_AT_ONCE:
-            self._spared = size
-            gc.freeze()
 
 
 async def _try_to(prepare: Coroutine[Any, Any, None]) -> None:

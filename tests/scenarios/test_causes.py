@@ -269,7 +269,7 @@ def searching(task: str, *upstreams: Callable[[], FakeUpstream], **settings: Any
 @asynccontextmanager
 async def before_meaning_is_ready(policy: str) -> Making:
     async with listing(sky(), others(2), policy=policy, name="") as missed:
-        missed.stage.app.search.open_encoders_with(lambda: None, lambda: True)
+        missed.stage.app.search.opening.connect(lambda: None, lambda: True)
         yield missed._replace(task="quux zyzzy")
 
 

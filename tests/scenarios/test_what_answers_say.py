@@ -137,9 +137,9 @@ async def test_who_has_seen_a_tool_fail_twice_is_told_to_search() -> None:
 async def test_before_the_tools_are_embedded_an_answer_says_so_and_is_no_verdict(task: str) -> None:
     async with proxy_over(FakeUpstream("calc", [tool("add", "Adds two numbers"), "paint"])) as stage:
         await stage.client.initialize()
-        stage.app.search.open_encoders_with(lambda: None, lambda: 7.0)
+        stage.app.search.opening.connect(lambda: None, lambda: 7.0)
         before = await stage.client.discover(task)
-        stage.app.search.open_encoders_with(lambda: None, lambda: None)
+        stage.app.search.opening.connect(lambda: None, lambda: None)
         after = await stage.client.discover(task)
         changes = [miss.change for miss in stage.misses()]
     assert before["note"] == say_by_words(7.0) and before["confidence"] != "none"

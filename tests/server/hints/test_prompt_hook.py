@@ -62,7 +62,7 @@ async def test_where_a_hook_is_in_use_the_first_prompt_of_a_conversation_finds_t
 ) -> None:
     opened: list[str] = []
     async with proxy_over(files(), policy="frozen") as stage:
-        stage.app.search.open_encoders_with(lambda: opened.append("opened"), lambda: None)
+        stage.app.search.opening.connect(lambda: opened.append("opened"), lambda: None)
         hook = stage.app.answering.prompts
         if is_in_use:
             stage.store.tasks.add_prompt(Prompt(hook._since - 86_400.0, "of yesterday", "chat", ""))
