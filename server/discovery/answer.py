@@ -202,80 +202,140 @@ def answer(
     is known. `words_of`: the words of a tool that are kept. `skills`: those that fit the task, paid likewise.
     """
     lacks = lacks or Lacks()
+    wanted = _read_request(arguments, ranking, level, catalog, reach, lacks, k)
+    chosen = _choose(arguments, ranking, wanted, catalog, reach, words_of)
+    cards = _cards(chosen, visible, lacks)
+    nearest = _nearest(ranking, catalog, visible, reach) if not cards else []
+    shown = cards or nearest
+    calling = _mark_bridges([tool for each in shown if (tool := catalog.get(each["name"]))], shown, reach)
+    described = dict.fromkeys(tool.upstream for tool, _ in chosen.known[: chosen.lined])
+    is_sure = wanted.level in ("high", "medium") and not lacks.meaning_in
+    fragments = instructions_for([*described] if is_sure else None)
+    could_have = matter(lacks.servers, catalog, arguments.lines, is_sure=not chosen.has_map)
+    missing = matter(could_have, catalog, arguments.lines, lacks.told, is_sure=False)
+    told_whole = cards if wanted.is_paragraph else cards[: chosen.lined]
+    structured: dict[str, Any] = {"confidence": wanted.level, "matches": cards}
+    if note := _note(lacks):
+        structured["note"] = note
+    ending = {
+        **_beside_matches(skills, fragments, nearest),
+        **({"servers": _map(ranking, catalog, reach, has_matches=bool(cards))} if chosen.has_map else {}),
+        **({"absent": describe_absent(missing)} if missing else {}),
+        **_say_same(wanted.shared_names, chosen.twins, catalog),
+        "advice": _advice(
+            wanted.level, _say_unknown(wanted.unknown, catalog, reach), lacks, len(catalog), calling,
+            has_matches=bool(cards), has_names=len(cards) > len(told_whole),
+            has_more=any(CUT in card.get("call", "") for card in (*told_whole, *nearest)), is_lookup=wanted.is_lookup,
+        ),
+    }  # fmt: skip
+    text = _Text({**structured, **ending}, chosen.lined, fragments, skills, wanted)
+    # The lines without schemas come first: what they leave goes to the schemas.
+    schemas = Schemas(budget - estimate(text.with_schemas({})), cap)
+    if shared := _add_schemas(chosen, cards, {each.tool for each in wanted.asked}, schemas):
+        structured["$defs"] = shared
+    written = text.with_schemas(shared)
+    named = enumerate(ranking.ranked[: len(nearest)], 1)
+    return Answer(
+        wanted.level,
+        written,
+        structured | ending,
+        chosen.matches(),
+        estimate(written),
+        callable=tuple(card["name"] for card in told_whole if "call" in card or "inputSchema" in card),
+        by_words=lacks.meaning_in is not None,
+        down=tuple(each.name for each in missing if each.state != "starting"),
+        nearest=tuple(Match(each.tool, rank, each.score, each.parts) for rank, each in named),
+        absent=tuple(each.name for each in could_have),
+        unlisted=blame(lacks.servers, catalog, (*arguments.lines, *arguments.names)),
+    )
+
+
+class _Request(Struct, frozen=True):
+    """What a search asks for, as its answer reads it."""
+
+    level: Level
+    """How sure the answer is."""
+    asked: Sequence[Ranked]
+    """Tools asked for by name that fit the task, if there is one."""
+    apart: Sequence[Ranked]
+    """The others asked for by name: they have a line behind the best matches."""
+    unknown: Sequence[str]
+    """Names that no tool has."""
+    shared_names: Mapping[str, Sequence[ToolId]]
+    """By name, the tools of several servers that share it."""
+    needs: int
+    """How many the task has."""
+    k: int
+    """How many tools suffice; 0 where that is not known."""
+    is_lookup: bool
+    """Tools were asked for by their names alone, so that nobody doubts what is meant."""
+    is_paragraph: bool
+    """The task is a paragraph of several clauses."""
+    lacks_likely: bool
+    """A server that is not there probably has the tool."""
+
+
+def _read_request(
+    arguments: Arguments, ranking: Ranking, level: Level, catalog: Catalog, reach: Reach, lacks: Lacks, k: int
+) -> _Request:
+    """Return what a search asks for: by name, by task, and how much of it. `level`: how sure its ranking is."""
     asked, unknown, shared_names = _asked(arguments, catalog, reach)
     asked, apart = _by_fit(asked, arguments, ranking, level)
-    is_lookup = not arguments.lines
     lacks_likely = bool(matter(lacks.servers, catalog, arguments.lines, is_sure=True))
     if asked and not (unknown or apart):
         level = "high"
     else:
         level = _doubt(level, has_some=bool(ranking.ranked or asked or lacks.meaning_in), lacks_likely=lacks_likely)
     clauses = len(_clauses(arguments))
-    is_paragraph = clauses > 0
-    steps = 0 if is_paragraph else _count_steps(arguments)
-    needs = max(len(arguments.lines), steps, 1)
-    k = max(enough(k, clauses), LEAST * steps) if k else 0
-    chosen = _choose(arguments, ranking, level, catalog, asked, k, reach, words_of, needs, apart)
-    gone = {each.name for each in lacks.servers if each.state == "down"}
-    cards = [
-        _card(tool, each, chosen, listed=visible(tool.id), down=tool.upstream in gone, ready=at < chosen.ready)
-        for at, (tool, each) in enumerate(chosen.known)
-    ]
-    calling = _mark_bridges([tool for tool, _ in chosen.known], cards, reach)
-    ending: dict[str, Any] = {}
+    steps = 0 if clauses else _count_steps(arguments)
+    return _Request(
+        level,
+        asked,
+        apart,
+        unknown,
+        shared_names,
+        needs=max(len(arguments.lines), steps, 1),
+        k=max(enough(k, clauses), LEAST * steps) if k else 0,
+        is_lookup=not arguments.lines,
+        is_paragraph=clauses > 0,
+        lacks_likely=lacks_likely,
+    )
+
+
+def _note(lacks: Lacks) -> str:
+    """Say what an answer begins with: that words alone rank, or that the task is not read."""
+    if lacks.meaning_in:
+        return say_by_words(lacks.meaning_in)
+    return say_unread() if lacks.unread else ""
+
+
+def _beside_matches(
+    skills: Sequence[SkillOffer], fragments: Sequence[Fragment], nearest: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return what fits the task and is no match, as structured content."""
+    found: dict[str, Any] = {}
     if skills:
-        ending["skills"] = [
+        found["skills"] = [
             {"name": each.name, "uri": each.uri, "server": each.server, "description": each.description}
             for each in skills
         ]
-    described = dict.fromkeys(tool.upstream for tool, _ in chosen.known[: chosen.lined])
-    is_sure = level in ("high", "medium") and not lacks.meaning_in
-    if fragments := instructions_for([*described] if is_sure else None):
-        ending["instructions"] = [{"source": each.source, "text": each.text} for each in fragments]
-    nearest = _nearest(ranking, catalog, visible, reach) if not cards else []
+    if fragments:
+        found["instructions"] = [{"source": each.source, "text": each.text} for each in fragments]
     if nearest:
-        ending["nearest"] = nearest
-        calling = _mark_bridges([tool for each in nearest if (tool := catalog.get(each["name"]))], nearest, reach)
-    if chosen.has_map:
-        best = (tool.upstream for each in ranking.ranked if (tool := catalog.get(each.tool)) is not None)
-        ending["servers"] = map_servers(catalog, reach, best, _WIDE_MAP if cards else _MAP_TOKENS)
-    could_have = matter(lacks.servers, catalog, arguments.lines, is_sure=not chosen.has_map)
-    if missing := matter(could_have, catalog, arguments.lines, lacks.told, is_sure=False):
-        ending["absent"] = describe_absent(missing)
-    down = tuple(each.name for each in missing if each.state != "starting")
-    has_names = len(cards) > chosen.lined and not is_paragraph
-    called = [*(cards if is_paragraph else cards[: chosen.lined]), *nearest]
-    has_more = any(CUT in card.get("call", "") for card in called)
-    if said := [say_shared(name, tools) for name, tools in shared_names.items()] or _tell_apart(chosen.twins, catalog):
-        ending["twins"] = ". ".join([*said, "Take the one that the task means."])
-    missed = _say_unknown(unknown, catalog, reach)
-    ending["advice"] = _advice(
-        level, missed, lacks, len(catalog), calling,
-        has_matches=bool(cards), has_names=has_names, has_more=has_more, is_lookup=is_lookup,
-    )  # fmt: skip
-    structured: dict[str, Any] = {"confidence": level, "matches": cards}
-    if lacks.meaning_in:
-        structured["note"] = say_by_words(lacks.meaning_in)
-    elif lacks.unread:
-        structured["note"] = say_unread()
-    text = _Text({**structured, **ending}, chosen.lined, fragments, skills, needs, with_calls=is_paragraph,
-                 is_lookup=is_lookup, begins_with_absent=lacks_likely)  # fmt: skip
-    # The lines without schemas come first: what they leave goes to the schemas.
-    left = budget - estimate(text.with_schemas({}))
-    schemas = Schemas(left, cap)
-    if shared := _add_schemas(chosen, cards, {each.tool for each in asked}, schemas):
-        structured["$defs"] = shared
-    written = text.with_schemas(shared)
-    told_whole = cards if is_paragraph else cards[: chosen.lined]
-    shown = tuple(card["name"] for card in told_whole if "call" in card or "inputSchema" in card)
-    named = enumerate(ranking.ranked[: len(nearest)], 1)
-    by_words = lacks.meaning_in is not None
-    return Answer(
-        level, written, structured | ending, chosen.matches(), estimate(written), shown, by_words, down,
-        tuple(Match(each.tool, rank, each.score, each.parts) for rank, each in named),
-        tuple(each.name for each in could_have),
-        blame(lacks.servers, catalog, (*arguments.lines, *arguments.names)),
-    )  # fmt: skip
+        found["nearest"] = nearest
+    return found
+
+
+def _map(ranking: Ranking, catalog: Catalog, reach: Reach, *, has_matches: bool) -> dict[str, str]:
+    """Return the map of the servers, those of the best tools first."""
+    best = (tool.upstream for each in ranking.ranked if (tool := catalog.get(each.tool)) is not None)
+    return map_servers(catalog, reach, best, _WIDE_MAP if has_matches else _MAP_TOKENS)
+
+
+def _say_same(shared_names: Mapping[str, Sequence[ToolId]], twins: Sequence[str], catalog: Catalog) -> dict[str, str]:
+    """Say which tools have one name, or else which servers have a tool that does the same; {} if there are none."""
+    said = [say_shared(name, tools) for name, tools in shared_names.items()] or _tell_apart(twins, catalog)
+    return {"twins": ". ".join([*said, "Take the one that the task means."])} if said else {}
 
 
 class Prediction(Struct, frozen=True):
@@ -386,11 +446,10 @@ class _Chosen(Struct, frozen=True):
 
 
 def _choose(
-    arguments: Arguments, ranking: Ranking, level: Level, catalog: Catalog, asked: Sequence[Ranked], k: int,
-    reach: Reach, words_of: WordsOf, needs: int, apart: Sequence[Ranked],
-) -> _Chosen:  # fmt: skip
-    """Choose the matches that are shown, and how those after the tools that were asked for by name are shown. `apart`:
-    tools asked for by name that have a line behind the best matches."""
+    arguments: Arguments, ranking: Ranking, wanted: _Request, catalog: Catalog, reach: Reach, words_of: WordsOf
+) -> _Chosen:
+    """Choose the matches that are shown, and how those after the tools that were asked for by name are shown."""
+    asked, apart, k = wanted.asked, wanted.apart, wanted.k
     named = {each.tool for each in (*asked, *apart)}
     words = WordBits(words_of)
     # Who asks by name alone wants these tools and no others.
@@ -413,7 +472,7 @@ def _choose(
     if not insists:  # who asks for more sees every tool in its place
         known, folded = fold_twins(known, like)
     found = shape(
-        level, min(len(known), max(most, k, len(asked))) - len(asked), k, needs=needs,
+        wanted.level, min(len(known), max(most, k, len(asked))) - len(asked), k, needs=wanted.needs,
         limit=arguments.limit, widens=arguments.widens,
     )  # fmt: skip
     known, cut = known[: len(asked) + found.shown], known[len(asked) + found.shown :]
@@ -508,6 +567,15 @@ def close_names(name: str, catalog: Catalog, reach: Reach) -> list[ToolId]:
     that is gone means no other tool."""
     near = catalog.meanings.near(name) if catalog.meanings.why_gone(name) is None else ()
     return [one for one in near if (tool := catalog.get(one)) is not None and reach.finds(tool)]
+
+
+def _cards(chosen: _Chosen, visible: Visible, lacks: Lacks) -> list[dict[str, Any]]:
+    """Return the matches as structured content, without schemas."""
+    gone = {each.name for each in lacks.servers if each.state == "down"}
+    return [
+        _card(tool, each, chosen, listed=visible(tool.id), down=tool.upstream in gone, ready=at < chosen.ready)
+        for at, (tool, each) in enumerate(chosen.known)
+    ]
 
 
 def _card(tool: Tool, ranked: Ranked, chosen: _Chosen, *, listed: bool, down: bool, ready: bool) -> dict[str, Any]:
@@ -647,26 +715,24 @@ class _Text:
 
     def __init__(
         self, structured: Mapping[str, Any], lined: int, fragments: Sequence[Fragment],
-        skills: Sequence[SkillOffer], needs: int, *, with_calls: bool, is_lookup: bool, begins_with_absent: bool,
+        skills: Sequence[SkillOffer], wanted: _Request,
     ) -> None:  # fmt: skip
-        """`needs`: how many the task has; `lined`: how many matches have a line; `is_lookup`: tools were asked for by
-        their names alone, so that nobody doubts what is meant; `begins_with_absent`: a server that is not there
-        probably has the tool."""
+        """`lined`: how many matches have a line."""
         cards = structured["matches"]
         note = structured.get("note", "")
-        confidence = "" if is_lookup else f"confidence: {structured['confidence']}{note and f'; {note}'}"
-        is_doubtful = structured["confidence"] in ("low", "none") and not is_lookup
+        confidence = "" if wanted.is_lookup else f"confidence: {structured['confidence']}{note and f'; {note}'}"
+        is_doubtful = structured["confidence"] in ("low", "none") and not wanted.is_lookup
         nearest, advice = structured.get("nearest"), structured.get("advice")
         if nearest:  # before these are read, it is said what to do with them
             next_step, advice = advice, ""
         else:
-            next_step = _say_not_done(needs, is_doubtful=is_doubtful) if cards else ""
+            next_step = _say_not_done(wanted.needs, is_doubtful=is_doubtful) if cards else ""
         absent = structured.get("absent", "")
-        head, ending = (absent, "") if begins_with_absent else ("", absent)
+        head, ending = (absent, "") if wanted.lacks_likely else ("", absent)
         self._head = "\n".join(filter(None, (head, ". ".join(filter(None, (confidence, next_step))))))
         self._skills = list(map(describe_offer, skills))
         self._lined = [(card, f"{place}. {_line(card)}") for place, card in enumerate(cards[:lined], 1)]
-        self._named = [*_same(cards), *_further(cards[lined:], "call" if with_calls else "name")]
+        self._named = [*_same(cards), *_further(cards[lined:], "call" if wanted.is_paragraph else "name")]
         self._ending = list(map(_cited, fragments))
         if nearest:
             self._ending += ["nearest tools:", *(f"- {_line(card)}" for card in nearest)]
