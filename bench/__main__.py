@@ -68,6 +68,7 @@ def data_steps(data: Path, foretool: Sequence[str]) -> Iterator[Step]:
             yield Step(f"simulation-{name}", ("bench.learning.simulation", str(data), *alone))
     for paper in PAPERS:
         yield Step(f"paper-{paper}", ("bench.papers", paper, "--data", str(data), "--json"))
+    yield Step("paper-itr", ("bench.papers.itr_tables", "--data", str(data), "--json"))
 
 
 def plan(foretool: Sequence[str]) -> Iterator[Step]:

@@ -109,6 +109,12 @@ def read_catalogs(folder: Path, limit: int | None = None) -> list[tuple[str, lis
     return [(each["server"], each["tools"]) for each in held]
 
 
+def read_instructions(folder: Path) -> dict[str, str]:
+    """What real servers say of themselves when a client connects, by the names of their files."""
+    held = (json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json")))
+    return {each["server"]: each.get("instructions") or "" for each in held}
+
+
 def catalog_tools(folder: Path) -> list[Tool]:
     """All tools of real servers."""
     return [tool_of(server, tool) for server, tools in read_catalogs(folder) for tool in tools]

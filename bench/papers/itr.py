@@ -13,7 +13,7 @@ FOLDER and the options are those of `bench.retrieval.ranking`. Each row is a way
     served_tokens  our ranking, filled by gain per token
 
 `recall` is the share of the needed tools among the shown ones, `complete` the share of queries with all of them.
-`bench.papers.itr_cost_model` has the tables of the paper.
+`bench.papers.itr_tables` measures the tables of the paper, `bench.papers.itr_cost_model` computes them.
 """
 
 from __future__ import annotations

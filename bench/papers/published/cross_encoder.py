@@ -40,7 +40,7 @@ class CrossEncoder:
         path = locate(WEIGHTS)
         if path is None or missing_libraries():
             raise EncoderError(f"cross_encoder: package {WEIGHTS.package} is not installed; {INSTALL}")
-        self._session = open_session(verify(path, WEIGHTS))
+        self._session = open_session(verify(path, WEIGHTS), in_bulk=True)
         self._inputs = {each.name for each in self._session.get_inputs()}
         self._tokenizer = read_tokenizer(Path(path).parent)
         if self._tokenizer is None:

@@ -139,9 +139,13 @@ class Itr:
         parameters: Parameters = PUBLISHED,
         pins: Callable[[str], Sequence[str]] = lambda _: (),
         report: Callable[[Telemetry], object] = lambda _: None,
+        *,
+        per_token: bool = True,
     ) -> None:
-        """`pins`: tools that are always eligible for this query (3.7); see `itr.Domains`."""
+        """`pins`: tools that are always eligible for this query (3.7); see `itr.Domains`. `per_token`: whether the
+        budget is filled by score per token (line 4) or by score."""
         self.corpora = corpora
+        self._per_token = per_token
         self.parameters = parameters
         self._pins = pins
         self._report = report
@@ -156,9 +160,17 @@ class Itr:
         candidates = self._candidates(query)
         parameters = self._parameters()
         most: dict[Kind, int] = {"instruction": parameters.instructions, "tool": parameters.tools}
-        selected = select(candidates, parameters.budget, most, pinned)
+        selected = select(candidates, parameters.budget, most, pinned, per_token=self._per_token)
         self._cache.put(key, self.corpora.version, (selected, candidates))
         return selected, candidates, False
+
+    def widen(self, query: str, selected: Selected, candidates: Sequence[Candidate]) -> Selected:
+        """Run line 8: what is shown where the model finds that the tools do not suffice."""
+        return widen(selected, candidates, self._pinned(query), self._parameters(), per_token=self._per_token)
+
+    def tokens(self, selected: Selected) -> int:
+        """Return the tokens of a step: overlay and routing note, instructions, tools."""
+        return self.parameters.budget - self._parameters().budget + selected.tokens
 
     async def answer(self, query: str, model: Model[T]) -> T:
         """Run lines 4 to 11. What the model raises is reported and goes on to the caller."""
@@ -168,7 +180,7 @@ class Itr:
             reply = await model(self.prompt(selected), self._shown(selected))
             ratings.append(reply.sufficiency)
             if reply.sufficiency < self.parameters.threshold:
-                selected = widen(selected, candidates, self._pinned(query), self._parameters())
+                selected = self.widen(query, selected, candidates)
                 reply = await model(self.prompt(selected), self._shown(selected))
                 ratings.append(reply.sufficiency)
         except Exception as error:
