@@ -2,7 +2,7 @@
 
 As many tools are shown as hold a needed one with the promised probability (`retrieval/confidence.py`): up to three
 with their schemas, ready to call, some more in one line each, and the rest by their names alone. In doubt no schema is
-shown but a map of the servers, so that the next question can be a better one. Where nothing fits, no tool is shown.
+shown but a map of the servers, so that the next question can be a better one.
 """
 
 from __future__ import annotations
