@@ -165,31 +165,43 @@ class ServerInfo(Struct):
     instructions: str = ""
 
 
-class _GivenUp:
-    """Requests that were given up and have no answer. Their server may not have read that yet, or work on regardless,
-    so what it says meanwhile may belong to them."""
+class _Askers:
+    """The requests during which an upstream may ask or log. A message that names no request may belong to any of them:
+    to those in flight, and to those that were given up. Their server may not have read that yet, or work on regardless.
+    """
 
-    def __init__(self) -> None:
-        self._since: dict[int, tuple[Request, float]] = {}
+    def __init__(self, pending: Mapping[int, Request]) -> None:
+        """`pending`: the requests in flight, by id."""
+        self._pending = pending
+        self._given_up: dict[int, tuple[Request, float]] = {}
         """By id, when each was given up, in monotonic seconds; the oldest first."""
 
-    def add(self, request: Request) -> None:
-        if len(self._since) >= _MOST_GIVEN_UP:
+    def give_up(self, request: Request) -> None:
+        """Remember a request that is no longer in flight and has no answer."""
+        if len(self._given_up) >= _MOST_GIVEN_UP:
             # The oldest of the same owner, so that nobody can have another's forgotten.
-            own = (ident for ident, (each, _) in self._since.items() if each.owner is request.owner)
-            del self._since[next(own, next(iter(self._since)))]
+            own = (ident for ident, (each, _) in self._given_up.items() if each.owner is request.owner)
+            del self._given_up[next(own, next(iter(self._given_up)))]
         kept = Request(request.method, {}, _ignore, owner=request.owner, exchange=request.exchange, id=request.id)
-        self._since[request.id] = (kept, time.monotonic())
+        self._given_up[request.id] = (kept, time.monotonic())
 
     def discard(self, ident: int) -> None:
-        """Forget a request: its answer has come."""
-        self._since.pop(ident, None)
+        """Forget a request that was given up: its answer has come."""
+        self._given_up.pop(ident, None)
 
-    def requests(self, now: float) -> list[Request]:
-        """Return those that were given up at most `_GIVEN_UP_S` before `now`, and forget the others."""
-        if self._since:
-            self._since = {ident: kept for ident, kept in self._since.items() if now - kept[1] <= _GIVEN_UP_S}
-        return [request for request, _ in self._since.values()]
+    def all(self) -> list[Request]:
+        """Return those that were given up in the last `_GIVEN_UP_S`, then those in flight."""
+        if self._given_up:
+            since = time.monotonic() - _GIVEN_UP_S
+            self._given_up = {ident: kept for ident, kept in self._given_up.items() if kept[1] >= since}
+        requests = (*(request for request, _ in self._given_up.values()), *self._pending.values())
+        return [request for request in requests if request.method in versions.MAY_ASK]
+
+    def only(self) -> Request | None:
+        """Return the request in flight to which a message belongs, if all that it may belong to have one owner."""
+        askers = self.all()
+        owners = {id(request.owner) for request in askers}
+        return askers[-1] if len(owners) == 1 and askers[-1].id in self._pending else None
 
 
 class Connection:
@@ -202,7 +214,7 @@ class Connection:
         self._events = events
         self.link: Link | None = None
         self._pending: dict[int, Request] = {}
-        self._given_up = _GivenUp()
+        self._askers = _Askers(self._pending)
         self._last_id = 0
         self._own_meta: dict[str, Raw] = {}
         self._gone = ""
@@ -312,7 +324,7 @@ class Connection:
         if self._pending.get(request.id) is not request or self.link is None:
             return
         del self._pending[request.id]
-        self._given_up.add(request)
+        self._askers.give_up(request)
         if not self.link.abandon(request.id) and request.method not in ("initialize", "server/discover"):
             params = {"requestId": request.id, "reason": reason}
             self.notify("notifications/cancelled", params)
@@ -332,8 +344,9 @@ class Connection:
         self._gone = self._gone or reason
         self.ready = False
         self._notices.close()
-        pending, self._pending = self._pending, {}
-        for request in pending.values():
+        pending = list(self._pending.values())
+        self._pending.clear()
+        for request in pending:
             request.reply(Lost(reason, sent=request.sent))
 
     async def close(self) -> None:
@@ -364,7 +377,7 @@ class Connection:
     def on_failed(self, request: int, reason: str, *, sent: bool) -> None:
         if (waiting := self._pending.pop(request, None)) is not None:
             if sent:
-                self._given_up.add(waiting)
+                self._askers.give_up(waiting)
             waiting.reply(Lost(reason, sent))
 
     def on_too_large(self, request: int | None, limit: int) -> None:
@@ -416,7 +429,7 @@ class Connection:
 
     def _on_stray_reply(self, message: Message) -> None:
         """Handle a reply whose id no request has. It is passed over, unless nothing else came for the handshake."""
-        self._given_up.discard(_own_id(message.id))
+        self._askers.discard(_own_id(message.id))
         greetings = [each for each in self._pending.values() if each.method in ("initialize", "server/discover")]
         if self._has_answered or not greetings or 1 <= _own_id(message.id) <= self._last_id:
             return
@@ -441,7 +454,7 @@ class Connection:
         elif message.method == "notifications/elicitation/complete":
             self._question_clock.complete(_member(message.params, "elicitationId"))
         elif message.method == "notifications/message" and request is None:
-            asker = self._only_asker()
+            asker = self._askers.only()
             request = asker.id if asker is not None else None
         waiting = self._pending.get(request) if request is not None else None
         go: Callable[[Message], None] = partial(self._events.on_notification, self)
@@ -473,7 +486,7 @@ class Connection:
         if message.method == "ping":
             self._send_now(Message(id=message.id, result=jsonrpc.EMPTY))
             return
-        waiting = self._pending.get(request) if request is not None else self._only_asker()
+        waiting = self._pending.get(request) if request is not None else self._askers.only()
         # Where a transport cannot tell, any of them may be the one that waits.
         self._question_clock.stop(message, self.askers() if request is None else [waiting] if waiting else [])
 
@@ -484,17 +497,9 @@ class Connection:
 
         self._events.on_request(message, waiting, answer)
 
-    def _only_asker(self) -> Request | None:
-        """Return the request in flight to which an unattributed message belongs, if all askers have one owner."""
-        askers = self.askers()
-        owners = {id(request.owner) for request in askers}
-        return askers[-1] if len(owners) == 1 and askers[-1].id in self._pending else None
-
     def askers(self) -> list[Request]:
-        """Return the requests during which the upstream may ask or log: those that were given up lately, then those
-        in flight."""
-        requests = (*self._given_up.requests(time.monotonic()), *self._pending.values())
-        return [request for request in requests if request.method in versions.MAY_ASK]
+        """Return the requests during which the upstream may ask or log."""
+        return self._askers.all()
 
     def _send_now(self, message: Message) -> None:
         if self.link is not None and not self._gone:
