@@ -38,7 +38,7 @@ from foretool.server.commands import hint as installing
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
 from foretool.server.hints.texts import HEAD
-from foretool.server.setup import changes, prompt_hooks
+from foretool.server.setup import changes, client_hooks
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId, UpstreamRecord
 from foretool.storage.steps import finish
@@ -186,8 +186,8 @@ def run_hook(claude: str) -> dict[str, Any]:
         home = folder / "home"
         path = claude_code.write_config(folder, "frozen")
         typed = f"env FORETOOL_HINT_MS=5000 {installing.hook_command(path)}"
-        hook, settings = prompt_hooks.HOOKS["claude-code"], home / ".claude" / "settings.json"
-        if change := prompt_hooks.change(hook, settings, typed):
+        hook, settings = client_hooks.HOOKS["claude-code"], home / ".claude" / "settings.json"
+        if change := client_hooks.change(hook, settings, typed):
             changes.write_changes([change], folder / changes.FOLDER)
         with claude_code.server_entry(processes.installed(None), path, "stdio") as server:
             for _ in range(2):

@@ -18,11 +18,10 @@ from foretool.server import hint
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option, profile_option
 from foretool.server.config.places import find_place
-from foretool.server.setup import changes, prompt_hooks
+from foretool.server.setup import changes, client_hooks
 from foretool.server.setup.changes import ChangeError
+from foretool.server.setup.client_hooks import HOOKS, SHELL_HOOKS
 from foretool.server.setup.documents import DocumentError
-from foretool.server.setup.prompt_hooks import HOOKS
-from foretool.server.setup.shell_hooks import SHELL_HOOKS
 
 
 @click.command("hint")
@@ -64,7 +63,7 @@ def command(
     place = find_place(path, os.environ).path
     typed = hook_command(place, profile, client, is_shell=is_shell)
     try:
-        changed = prompt_hooks.change(hook, file, typed if wanted == "install" else "")
+        changed = client_hooks.change(hook, file, typed if wanted == "install" else "")
         if changed is not None and not dry_run:
             changes.write_changes([changed], place.parent / changes.FOLDER)
     except (DocumentError, UnicodeDecodeError) as error:

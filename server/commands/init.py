@@ -27,17 +27,16 @@ from foretool.server.config.loader import load, parse
 from foretool.server.config.places import find_place
 from foretool.server.config.variables import Secrets
 from foretool.server.diagnosis import Diagnosis
-from foretool.server.setup import changes, leaving, prompt_hooks
+from foretool.server.setup import changes, client_hooks, leaving
 from foretool.server.setup.changes import ChangeError, FileChange
+from foretool.server.setup.client_hooks import HOOKS, SHELL_HOOKS, ClientHook
 from foretool.server.setup.clients import KINDS, ClientFile, Machine, client_files, proxy_file, this_machine
 from foretool.server.setup.documents import DocumentError, open_document
 from foretool.server.setup.merge import Choice, Conflict, Merged, Origin, merge_servers
 from foretool.server.setup.own_servers import read_own_servers
 from foretool.server.setup.plan import plan, secrets_of
-from foretool.server.setup.prompt_hooks import HOOKS, ClientHook
 from foretool.server.setup.scan import FoundFile, scan
 from foretool.server.setup.secrets import Moved, Place, move_secrets
-from foretool.server.setup.shell_hooks import SHELL_HOOKS
 
 _SHOWN: Final = 6
 """How many names of servers one client shows."""
@@ -259,7 +258,7 @@ def _with_hooks(
             profile = client if with_profiles else ""
             typed = hint.hook_command(config, profile, client, is_shell=hooks is SHELL_HOOKS)
             with suppress(DocumentError, OSError, UnicodeDecodeError):  # `hint --install` says what is wrong
-                if change := prompt_hooks.change(hook, path, typed, by_path.get(path)):
+                if change := client_hooks.change(hook, path, typed, by_path.get(path)):
                     by_path[path] = change
     return list(by_path.values())
 
@@ -288,7 +287,7 @@ def _has_hook() -> bool:
     for hook in HOOKS.values():
         with suppress(DocumentError, OSError, UnicodeDecodeError):
             text = read_regular(Path(hook.file).expanduser()).decode()
-            if prompt_hooks.without_hook(hook, text) != text:
+            if client_hooks.without_hook(hook, text) != text:
                 return True
     return False
 

@@ -23,13 +23,13 @@ from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load, parse
 from foretool.server.config.places import find_place
 from foretool.server.local.opening import forget_answers
-from foretool.server.setup import changes, leaving, prompt_hooks
+from foretool.server.setup import changes, client_hooks, leaving
 from foretool.server.setup.changes import ChangeError, FileChange
+from foretool.server.setup.client_hooks import SHELL_HOOKS
 from foretool.server.setup.clients import client_files, this_machine
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.installation import Command, measure_folder, this_installation
 from foretool.server.setup.scan import scan
-from foretool.server.setup.shell_hooks import SHELL_HOOKS
 from foretool.storage.places import ServerAddress, StorePlace, local_folder, made_folder
 
 
@@ -105,12 +105,12 @@ def _plan(place: Path) -> tuple[list[FileChange], list[str], list[str]]:
 def _with_hooks(planned: list[FileChange], problems: list[str]) -> list[FileChange]:
     """Return the changes, and those that take our hooks out of each client."""
     by_path = {each.path: each for each in planned}
-    for hook in (*prompt_hooks.HOOKS.values(), *SHELL_HOOKS.values()):
+    for hook in (*client_hooks.HOOKS.values(), *SHELL_HOOKS.values()):
         file = Path(hook.file).expanduser()
         if file in by_path and by_path[file].is_gone:
             continue
         try:
-            if change := prompt_hooks.change(hook, file, "", by_path.get(file)):
+            if change := client_hooks.change(hook, file, "", by_path.get(file)):
                 by_path[file] = change
         except (DocumentError, OSError) as error:
             problems.append(f"{file}: {error}")

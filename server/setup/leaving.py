@@ -16,16 +16,15 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from foretool.server.config import jsonc
-from foretool.server.setup import changes, dialects, prompt_hooks
+from foretool.server.setup import changes, client_hooks, dialects
 from foretool.server.setup.changes import ChangeError, Earlier, FileChange, Run, Undone
+from foretool.server.setup.client_hooks import HOOKS, SHELL_HOOKS
 from foretool.server.setup.clients import ClientFile, client_files, this_machine
 from foretool.server.setup.dialects import Entry
 from foretool.server.setup.documents import ConfigDocument, DocumentError, JsonDocument, Keys, open_document, value_at
 from foretool.server.setup.launches import config_of, starts_foretool
 from foretool.server.setup.merge import same_server
-from foretool.server.setup.prompt_hooks import HOOKS
 from foretool.server.setup.scan import FoundFile, scan
-from foretool.server.setup.shell_hooks import SHELL_HOOKS
 
 UNINSTALL: Final = "uninstall"
 """What the list of changes calls a run of `foretool uninstall`."""
@@ -121,8 +120,8 @@ def _drop_empty(document: ConfigDocument, file: ClientFile, before: str) -> None
 def without_hooks(path: Path, text: str, before: str) -> str:
     """Return a text without the hooks of ours that an earlier text of the file did not have. Raises `DocumentError`."""
     for hook in (*HOOKS.values(), *SHELL_HOOKS.values()):
-        if Path(hook.file).expanduser() == path and prompt_hooks.without_hook(hook, before) == before:
-            text = prompt_hooks.without_hook(hook, text)
+        if Path(hook.file).expanduser() == path and client_hooks.without_hook(hook, before) == before:
+            text = client_hooks.without_hook(hook, text)
     return text
 
 

@@ -13,7 +13,7 @@ from requirements import requirement
 
 from foretool.server.commands.group import run
 from foretool.server.commands.hint import hook_command, launcher
-from foretool.server.setup.prompt_hooks import HOOKS
+from foretool.server.setup.client_hooks import HOOKS
 
 
 @requirement("hint:install")

@@ -1,12 +1,16 @@
-"""The prompt hooks of clients: where each keeps them, in which form, and how ours gets in and out.
+"""The hooks of clients, at a prompt and behind a command of their shell: where each client keeps them, in which form,
+and how ours get in and out.
 
-Only clients are here whose hook can put words before the model. Cursor (`beforeSubmitPrompt`) and Windsurf
+Only clients are here whose prompt hook can put words before the model. Cursor (`beforeSubmitPrompt`) and Windsurf
 (`pre_user_prompt`) can only block a prompt, and Cline's command line drops what such a hook says. opencode runs no
 commands but modules.
 
 Clients that run plugins in place of commands get a JavaScript module, a file of ours in their folder of plugins. It
 runs `foretool hint` with the prompt as other clients' hooks do, waits for at most two seconds, and adds what the hook
 prints to what the model reads.
+
+What a shell hook sends is read by `hints/shell_shape`. None of these hooks says anything to the model, and where a
+client can go on meanwhile (`async`), it does.
 """
 
 from __future__ import annotations
@@ -64,6 +68,25 @@ export const foretool = async ({ directory }) => ({
 })
 """
 """`chat.message` may add parts to the user's message; a synthetic one is shown to the model and not to the user."""
+_REPORTS: Final = "it tells foretool which programs the shell ran, without their arguments"
+
+_OPENCODE_SHELL: Final = """
+export const foretoolShell = async ({ directory }) => ({
+  "tool.execute.after": async (input) => {
+    if (input.tool === "bash") report(input.tool, { command: input.args?.command }, input.sessionID, directory)
+  },
+})
+
+function report(tool, args, session, folder) {
+  const hook = spawn(COMMAND[0], COMMAND.slice(1), { stdio: ["pipe", "ignore", "ignore"] })
+  const late = setTimeout(() => hook.kill("SIGKILL"), 2000)
+  hook.on("error", () => clearTimeout(late))
+  hook.on("close", () => clearTimeout(late))
+  hook.stdin.on("error", () => {})
+  hook.stdin.end(JSON.stringify({ tool_name: tool, tool_input: args, session_id: session, cwd: folder }))
+}
+"""
+"""`tool.execute.after` gets the arguments of the tool that ran. Nothing waits for the hook."""
 
 
 def write_module(hook: ClientHook, typed: str, text: str) -> str:
@@ -89,7 +112,7 @@ Settings = dict[str, Any]
 
 
 class ClientHook(Struct, frozen=True):
-    """A hook of one client: its prompt hook, or the one behind a command of its shell (`shell_hooks`)."""
+    """A hook of one client: its prompt hook, or the one behind a command of its shell (`SHELL_HOOKS`)."""
 
     client: str
     """As `--client` spells it."""
@@ -138,7 +161,43 @@ HOOKS: Final = {
         ),
     )
 }  # fmt: skip
-"""By the name of the client."""
+"""The prompt hooks, by the name of the client."""
+
+
+def _run_meanwhile(typed: str) -> Settings:
+    return {"type": "command", "command": typed, "timeout": 2, "async": True}
+
+
+SHELL_HOOKS: Final = {
+    each.client: each
+    for each in (
+        ClientHook(
+            "claude-code", "Claude Code", "~/.claude/settings.json", "PostToolUse", _run_meanwhile,
+            matcher="Bash", does=_REPORTS,
+        ),
+        ClientHook(
+            "codex", "Codex", "~/.codex/hooks.json", "PostToolUse", HOOKS["codex"].entry, HOOKS["codex"].after,
+            matcher="Bash", does=_REPORTS,
+        ),
+        ClientHook(
+            "gemini", "Gemini CLI", "~/.gemini/settings.json", "AfterTool", HOOKS["gemini"].entry,
+            matcher="run_shell_command", does=_REPORTS,
+        ),
+        ClientHook(
+            "qwen", "Qwen Code", "~/.qwen/settings.json", "PostToolUse", HOOKS["qwen"].entry,
+            matcher="run_shell_command", does=_REPORTS,
+        ),
+        ClientHook(
+            "copilot", "Copilot CLI", "~/.copilot/hooks/foretool.json", "postToolUse", HOOKS["copilot"].entry,
+            is_grouped=False, top=HOOKS["copilot"].top, does=_REPORTS,
+        ),
+        ClientHook(
+            "opencode", "opencode", "~/.config/opencode/plugins/foretool-shell.js", "tool.execute.after",
+            HOOKS["opencode"].entry, HOOKS["opencode"].after, module=_OPENCODE_SHELL, does=_REPORTS,
+        ),
+    )
+}  # fmt: skip
+"""The hooks behind a command of the shell, by the name of the client."""
 
 
 def hook_entry(hook: ClientHook, typed: str) -> Settings:
