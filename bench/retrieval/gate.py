@@ -56,7 +56,7 @@ from bench.reports import Row, area_under_curve
 from bench.retrieval import everyday
 from bench.retrieval.pool import Pool
 from foretool.learning.training import Material, TooLittle
-from foretool.retrieval import chances, confidence, encoders, methods
+from foretool.retrieval import confidence, encoders, methods
 from foretool.retrieval.calibration import AS_SHIPPED, Recalibration, calibration_error
 from foretool.retrieval.confidence import Gate, GateWeights, Logistic
 from foretool.retrieval.corpus import Shipped
@@ -274,10 +274,10 @@ def fit(data: Sequence[Sample], *, cosines: bool = True) -> GateWeights:
     first k: how many tools to show is asked where there is one. The models read `cosines` or do not."""
     data = [each for each in data if each.ranking.ranked and not each.ranking.evidence[0].named]
     served = [each for each in data if each.is_served]
-    rows = [(each, chances.chance_features(each.ranking.ranked[:BEST])) for each in served]
+    rows = [(each, confidence.chance_features(each.ranking.ranked[:BEST])) for each in served]
     x = np.array([one for _, own in rows for one in own])
     y = np.array([float(rank in each.ranks) for each, own in rows for rank in range(1, len(own) + 1)])
-    *read, _ = chances.FEATURES
+    *read, _ = confidence.CHANCE_FEATURES
     gain = fit_logistic(x[:, :-1], y, read, GAIN_RIDGE)
     weights = (*(gain.weights[name] for name in read), gain.bias)
     of_list = [(confidence.signs(each.ranking), each.held(1), each.weight) for each in data]
@@ -296,7 +296,7 @@ def _fit_signs(rows: Sequence[tuple[Mapping[str, float], float, float]], *, cosi
 
 def gate_inputs(ranking: Ranking, gain: Sequence[float], k: int) -> dict[str, float]:
     """What the gate reads of a ranking and its first k."""
-    return confidence.signs(ranking) | confidence.at_most(chances.gains(gain, ranking.ranked), k)
+    return confidence.signs(ranking) | confidence.at_most(confidence.gains(gain, ranking.ranked), k)
 
 
 def floor(p: Sequence[float], draws: int = 200) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import exp, log
+from operator import mul
 
 import pytest
 from hypothesis import given
@@ -13,8 +14,8 @@ from requirements import requirement
 
 from foretool.retrieval import confidence
 from foretool.retrieval.calibration import AS_SHIPPED, Platt, Recalibration
-from foretool.retrieval.chances import FEATURES
 from foretool.retrieval.confidence import (
+    CHANCE_FEATURES,
     FAINTEST,
     HIGH,
     LEAST_SHOWN,
@@ -22,13 +23,15 @@ from foretool.retrieval.confidence import (
     Gate,
     GateWeights,
     Logistic,
+    chance_features,
+    gains,
     judge,
     level,
 )
 from foretool.retrieval.ranking import ClauseFit, Evidence, Nearness, Ranked, Ranking
 from foretool.storage.records import ToolId
 
-NO_GAIN = (0.0,) * len(FEATURES)
+NO_GAIN = (0.0,) * len(CHANCE_FEATURES)
 SHARP = Nearness("minilm-tools", cosines=(0.75,))
 FLAT = Nearness("minilm-tools", cosines=(0.21,))
 MET = Evidence(strength=2.0, entropy=0.5, coverage=0.9)
@@ -36,6 +39,12 @@ FAINT = Evidence(strength=0.4, entropy=3.7, coverage=0.1)
 CLOSE = ClauseFit(coverage=0.9, strength=2.0, cosine=0.75, lead=0.5, met=0.75)
 FAR = ClauseFit(coverage=0.1, strength=0.2, cosine=0.21, lead=0.02, met=0.21, agreed=0.2)
 TASK = "open an issue about the crash"
+A, B, C, D = (ToolId(f"s__{name}") for name in "abcd")
+RANKED = (
+    Ranked(A, 10.0, {"lexical": 1.5, "tasks": 8.0, "usage": 0.5}),
+    Ranked(B, 5.0, {"lexical": 4.0, "history": 1.0}),
+    Ranked(C, 1.0, {"lexical": 1.0}),
+)
 
 
 def ranked(*scores: float, **parts: float) -> tuple[Ranked, ...]:
@@ -303,3 +312,23 @@ def test_the_probabilities_of_all_k_are_those_of_each_k_alone(chances: list[floa
     whole = {"ahead": 0.4, "coverage": 0.5, "strength": 0.1}
     each = [gate.probability({**whole, **confidence.at_most(chances, k)}) for k in range(1, len(chances) + 1)]
     assert confidence._probabilities(gate, whole, chances, len(chances)) == each
+
+
+def test_what_is_said_of_a_tool_is_its_place_its_score_and_where_that_comes_from() -> None:
+    # The best score is 10, so a fifth of it is 2: 5 points behind are 2.5 of them, 8 points of past tasks are 4.
+    assert chance_features(RANKED)[:2] == [
+        (0.0, 0.0, log(11.0), 2.0, 4.0, 0.0, 0.0, 1.0),
+        (log(2), -2.5, log(11.0), 4.0, 0.0, 1.0, 0.0, 1.0),
+    ]
+    # A best score under 3 is read as 3.
+    assert chance_features([Ranked(A, 0.6, {"tasks": 0.6})]) == [(0.0, 0.0, log(1.6), 0.0, 1.0, 0.0, 0.0, 1.0)]
+    assert chance_features(()) == []
+
+
+def test_without_learned_parts_chances_are_the_same_sums() -> None:
+    weights = (-0.7, 0.31, 0.2, -0.11, 3.0, 4.0, 5.0, -1.3)
+    plain = [Ranked(A, 7.3, {"lexical": 7.1, "usage": 0.2}), Ranked(B, 7.3), Ranked(C, 0.4), Ranked(D, -2.0)]
+    learned = [*plain, Ranked(A, -3.0, {"tasks": 0.5})]
+    for ranked in (plain, learned, []):
+        sums = [sum(map(mul, weights, each)) for each in chance_features(ranked)]
+        assert gains(weights, ranked) == [1.0 / (1.0 + exp(-each)) for each in sums]
