@@ -16,10 +16,9 @@ from foretool.retrieval.ranking import Ranked
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.lists.epochs import ListKeeper
 from foretool.server.lists.maker import View
-from foretool.server.lists.model_code import is_called_by_code
 from foretool.server.lists.order import GrowthRule, Prediction
 from foretool.server.lists.pages import has_page
-from foretool.server.lists.policy import RelistWatch, Told
+from foretool.server.lists.policy import RelistWatch, Told, is_called_by_code
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Discovery, ListReason, Policy, SessionRecord, ToolId
 from foretool.storage.steps import Steps

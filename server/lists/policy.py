@@ -3,11 +3,18 @@
 A name is only the first belief. One growing attempt measures a client that nobody has seen, and its result outranks
 the name. One late list is no verdict, because a busy machine makes any client late: a client that is known to list
 again is frozen after two failures, and both kinds are tried again. A new version of a client is measured again. All
-tools are listed to a client that keeps lists out of its prompts (`model_code`).
+tools are listed to a client that keeps lists out of its prompts.
+
+Codex runs most of its models in *code mode*: the model writes JavaScript, and its code looks through all tools
+(`ALL_TOOLS`) and calls them by their own names. Of a server the prompt holds the `instructions` alone, however long its
+list is (seen with 0.171.0). So a list of all tools costs such a model nothing, and its code can call what it has. The
+same client puts the whole list into the prompt of a model that it does not know. Nothing tells the two apart before the
+first call: Codex writes into `_meta` which model runs, and gives the calls of code an id of their own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
@@ -16,11 +23,20 @@ from msgspec.structs import replace
 
 from foretool.server.config.loader import Profile
 from foretool.server.config.settings import PolicyChoice
-from foretool.server.lists import model_code
 from foretool.server.lists.maker import ListMaker
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
 from foretool.storage.records import ClientRecord, Era, Policy, SessionRecord
 
+CODE_SESSIONS: Final = 3
+"""After a call by code, a client gets all tools for so many sessions: in one whose prompt cannot hold them, no call
+will ever tell."""
+MOST_FOR_CODE: Final = 1000
+"""Lists of more tools are not shown whole to code either: each start of the client reads them."""
+_TURN: Final = "x-codex-turn-metadata"
+_CALL: Final = "callId"
+_BY_CODE: Final = "exec-"
 RELISTERS: Final = frozenset({
     "claude-code", "copilot-cli", "gemini-cli-mcp-client", "opencode", "mcp-use", "goose", "windsurf",
 })  # fmt: skip
@@ -49,6 +65,13 @@ chance."""
 
 _SCHEDULE: Final = 2
 """A client that listed so often without being told to may have a schedule of its own."""
+
+
+def is_called_by_code(meta: Mapping[str, Raw]) -> bool | None:
+    """Return whether code of a model made a call, by its `_meta`; None where the client does not say."""
+    if _TURN not in meta or (call := jsonrpc.text(meta.get(_CALL))) is None:
+        return None
+    return call.startswith(_BY_CODE)
 
 
 class Told(Enum):
@@ -149,11 +172,11 @@ class PolicyLedger:
     def _has_room(self, profile: Profile) -> bool:
         """Return whether all tools of a profile may be listed to code."""
         draft = self._maker.draft(profile, "full")
-        return draft.may_be_whole and len(draft.choose().defined) <= model_code.MOST_TOOLS
+        return draft.may_be_whole and len(draft.choose().defined) <= MOST_FOR_CODE
 
     def note_caller(self, session: SessionRecord, *, is_code: bool) -> None:
         """Record whether code of its model makes the calls of a client."""
-        self._recorder.set_code_sessions(session.client, model_code.SESSIONS if is_code else 0)
+        self._recorder.set_code_sessions(session.client, CODE_SESSIONS if is_code else 0)
 
     def note_whole_list(self, session: SessionRecord) -> None:
         """Record that a client gets all tools, though `auto` chose its policy."""
