@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from foretool.server.calls.making import make_tool_calls
-from foretool.server.calls.tool_calls import OwnTool
+from foretool.server.calls.tool_calls import OwnTool, make_tool_calls
 from foretool.server.clients.exchange import Outbox
 from foretool.server.config.loader import LiveConfig
 from foretool.server.discovery.answer import AnswerWriter

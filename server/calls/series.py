@@ -18,9 +18,8 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from foretool.server.calls.admission import Admission
+from foretool.server.calls.admission import Admission, Confirmation
 from foretool.server.calls.bridged_calls import BridgedCall, open_object, read_call
-from foretool.server.calls.confirmation import Confirmation
 from foretool.server.calls.json_paths import ITEM, Path, PathError, fill_in, read_path
 from foretool.server.calls.lookup import ToolLookup
 from foretool.server.calls.tool_call import Refusal, RunningCall, ToolCall, Wait

@@ -10,27 +10,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from foretool.server.calls.admission import Admission
+from foretool.server.calls.admission import Admission, Confirmation
 from foretool.server.calls.bridged_calls import BridgedCall, fit_arguments, open_object, read_call
 from foretool.server.calls.client_tasks import ClientTasks
-from foretool.server.calls.confirmation import Confirmation
+from foretool.server.calls.kept_calls import KeptCalls
 from foretool.server.calls.long_calls import LongCalls
 from foretool.server.calls.lookup import ToolLookup
 from foretool.server.calls.runner import ToolRunner
 from foretool.server.calls.series import CallSeries
 from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, finder_of, say_failing
+from foretool.server.calls.upstream_tasks import UpstreamTasks
 from foretool.server.catalog.names import CALL, CALL_RESULT, CALL_TOOLS, CALL_WRITE, CONNECT, DISCOVER, READ_MORE
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Missed
+from foretool.server.config.loader import LiveConfig
 from foretool.server.discovery.arguments import MOST_NAME
 from foretool.server.discovery.discover_tools import DiscoverTools
+from foretool.server.hints.prediction import Predictor
+from foretool.server.knowledge import Knowledge
+from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.long_results import LongResults
+from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.sign_in_links import SignInLinks
+from foretool.server.parties import Parties
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.server.recording.recorder import Recorder
-from foretool.server.trust.policy import BridgeName, Confirm
+from foretool.server.trust.policy import BridgeName, Confirm, TrustPolicy
+from foretool.server.upstreams.connection import Reply
+from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era, Miss, Tool
+from foretool.storage.store import Store
 
 _BRIDGES: Mapping[str, BridgeName] = {CALL: "call_tool", CALL_WRITE: "call_tool_write"}
 
@@ -184,3 +194,34 @@ def _fit(call: ToolCall, tool: Tool) -> str:
 def _too_long(exchange: Exchange, name: str) -> str:
     found = f"expected a name of at most {MOST_NAME} characters, found {len(name):,}"
     return f"{found}; {finder_of(exchange)} finds tools by task"
+
+
+def make_tool_calls(
+    live: LiveConfig, policy: TrustPolicy, known: Knowledge, parties: Parties, server_requests: ServerRequests,
+    forwarder: Forwarder, links: SignInLinks, results: LongResults, predictor: Predictor, discovery: DiscoverTools,
+    note_result: Callable[[str, Raw], None], at_end: Callable[[Callable[[], None]], None], connect: OwnTool,
+    store: Store,
+) -> ToolCalls:  # fmt: skip
+    """`note_result`, `at_end`: as of `ToolRunner`. `connect` answers `connect_server`."""
+    confirmation = Confirmation(live, server_requests)
+    lookup = ToolLookup(known.catalog, parties.upstreams, forwarder, known.recorder, policy, known.gatekeeper)
+    tasks = UpstreamTasks(forwarder, parties.upstreams, server_requests, lambda *given: give_task(*given))
+    runner = ToolRunner(
+        parties.upstreams, forwarder, known.recorder, known.flows, predictor, results, links, tasks, policy,
+        note_result, at_end,
+    )  # fmt: skip
+    kept = KeptCalls(live, store, policy, parties.upstreams, known.recorder)
+    long_calls = LongCalls(
+        live, kept, parties.clients, known.catalog, runner, results, tasks, parties.upstreams, forwarder
+    )  # fmt: skip
+    client_tasks = ClientTasks(kept, forwarder, parties.upstreams)
+
+    def give_task(exchange: Exchange, upstream: Upstream, reply: Reply) -> None:
+        if (running := runner.describe(exchange)) is not None:
+            client_tasks.give(exchange, upstream, reply, running)
+
+    admission = Admission(policy, known.catalog, known.recorder, confirmation)
+    return ToolCalls(
+        discovery, lookup, admission, confirmation, runner, results, long_calls, client_tasks, connect,
+        known.recorder, links,
+    )  # fmt: skip
