@@ -13,19 +13,19 @@ from __future__ import annotations
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, parse_qsl
 
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from foretool.desk.page.page_rules import HEADERS, refusal_of
+from foretool.desk.page.page_rules import HEADERS, is_from_here, refusal_of
 from foretool.server.config.loader import Config
-from foretool.server.protocol.headers import Headers
+from foretool.server.protocol.headers import Headers, media_type
 from foretool.server.system.processes import own_person
 from foretool.server.transports.client.security import Guards, RequestRefused
 from foretool.server.trust.policy import Reach
@@ -33,6 +33,13 @@ from foretool.storage.records import Person
 
 VIEWER: Final = "foretool.viewer"
 """The key in the ASGI scope."""
+_LARGEST: Final = 256 * 1024
+"""Bytes of one form; a review of some thousand changes sends a hash for each."""
+_MOST_FIELDS: Final = 4000
+_KIND: Final = "application/x-www-form-urlencoded"
+_KEY: Final = "form_key"
+
+Form = Mapping[str, Sequence[str]]
 
 
 class Viewer(Struct, frozen=True):
@@ -161,3 +168,36 @@ def with_headers(send: Send) -> Send:
         await send(message)
 
     return send_more
+
+
+class FormError(Exception):
+    """A form was refused; the message is for the person who sent it."""
+
+
+async def read_form(request: Request) -> Form:
+    """Return the fields of a form, each with its values. Raises `FormError` unless it comes from a page of ours."""
+    viewer = viewer_of(request)
+    if not is_from_here(Headers(request.scope["headers"])):
+        raise FormError("Only this page may send this form; open the page again and press the button there.")
+    if media_type(request.headers.get("content-type")) != _KIND:
+        raise FormError(f"Forms are sent as {_KIND}.")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _LARGEST:
+            raise FormError(f"The form is over {_LARGEST // 1024} KiB; choose fewer changes at a time.")
+    try:
+        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+    except ValueError:
+        raise FormError("The form cannot be read; open the page again and press the button there.") from None
+    form: dict[str, list[str]] = {}
+    for name, value in fields:
+        form.setdefault(name, []).append(value)
+    if not hmac.compare_digest(form.get(_KEY, [""])[0].encode(), viewer.form_key.encode()) or not viewer.form_key:
+        raise FormError("This form belongs to another visit; open the page again and press the button there.")
+    return form
+
+
+def first(form: Form, name: str) -> str:
+    """Return the first value of a field, or ""."""
+    return form.get(name, [""])[0]

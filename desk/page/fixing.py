@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 from rich.text import Text
 
+from foretool.desk.page.access import FormError
 from foretool.desk.page.background import BackgroundCommand
-from foretool.desk.page.forms import FormError
 from foretool.desk.replay.effect import measure_diagnosis
 from foretool.server import offline
 from foretool.server.commands.one_miss import PATIENCE_S

@@ -16,9 +16,9 @@ from foretool.desk.page.tools import read_usage, text_member
 from foretool.retrieval.graph import Edge, Graph
 from foretool.server import offline
 from foretool.server.app import App
-from foretool.server.catalog.wordings import ReadWordings, find_wordings
 from foretool.server.config.loader import Config
 from foretool.server.ledger.diffs import diff_definitions
+from foretool.server.offline import ReadWordings, find_wordings
 from foretool.server.protocol import jsonrpc
 from foretool.storage.records import Miss, MissFilter, Neighbour, Tool, ToolId, ToolVersion, Usage
 

@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from foretool.desk.page.access import Form, FormError, first
 from foretool.desk.page.background import BackgroundCommand
-from foretool.desk.page.forms import Form, FormError, first
 from foretool.desk.replay.changes import ChangeProblem, read_changes
 from foretool.desk.replay.effect import Recorded
 from foretool.server.config.loader import Config

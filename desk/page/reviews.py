@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from rich.text import Text
 
-from foretool.desk.page.forms import Form, FormError, first
+from foretool.desk.page.access import Form, FormError, first
 from foretool.server.config.loader import Config
 from foretool.server.ledger.diffs import diff_definitions
 from foretool.server.ledger.review import (

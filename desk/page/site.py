@@ -21,22 +21,19 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from foretool.desk.page import (
-    confidence,
     events,
     fixing,
+    history,
     learning,
-    misses,
     one_tool,
     overview,
     replays,
     reviews,
-    sessions,
 )
 from foretool.desk.page import settings as in_force
 from foretool.desk.page import tools as tool_list
-from foretool.desk.page.access import Viewer, viewer_of
+from foretool.desk.page.access import Form, FormError, Viewer, first, read_form, viewer_of
 from foretool.desk.page.background import Background, BackgroundCommand
-from foretool.desk.page.forms import Form, FormError, first, read_form
 from foretool.desk.page.rendering import HERE, Renderer, Words
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, LiveConfig, load_again, stamp
@@ -189,9 +186,9 @@ class Site:
 
     def misses(self, request: Request, viewer: Viewer) -> Response:
         query = dict(request.query_params)
-        wanted = misses.read_filter(query, self._words.causes, time.time(), viewer)
-        total, found, counts = misses.read_misses(self._config, wanted)
-        servers, clients = misses.servers_of(self._config, viewer), misses.read_clients(self._config, viewer)
+        wanted = history.read_filter(query, self._words.causes, time.time(), viewer)
+        total, found, counts = history.read_misses(self._config, wanted)
+        servers, clients = history.servers_of(self._config, viewer), history.read_clients(self._config, viewer)
         return self._renderer.show(
             "misses.html", ".", viewer, total=total, kinds=say_counts(counts), misses=found, counts=counts,
             query=query, servers=servers, clients=clients,
@@ -200,7 +197,7 @@ class Site:
 
     def miss(self, request: Request, viewer: Viewer) -> Response:
         id = request.path_params["id"]
-        page = misses.read_miss(self._config, viewer, id) if id < 2**63 else None
+        page = history.read_miss(self._config, viewer, id) if id < 2**63 else None
         if page is None:
             return self._missing(request, f"There is no miss {id}.")
         number, work = self._work(request)
@@ -216,7 +213,7 @@ class Site:
         page = tool_list.matching_tools(
             self._config, viewer, *(query.get(key, "") for key in ("text", "server", "use"))
         )
-        servers = misses.servers_of(self._config, viewer)
+        servers = history.servers_of(self._config, viewer)
         batches = reviews.read_all(self._config) if viewer.sees_all else ()
         return self._renderer.show("tools.html", ".", viewer, page=page, query=query, servers=servers, batches=batches)
 
@@ -229,16 +226,16 @@ class Site:
 
     def sessions(self, request: Request, viewer: Viewer) -> Response:
         query = dict(request.query_params)
-        found = sessions.read_sessions(self._config, viewer, query.get("client", ""), misses.time_before(query))
-        more = found[-1].session.started_at if len(found) == sessions.SHOWN else 0.0
-        clients = misses.read_clients(self._config, viewer)
+        found = history.read_sessions(self._config, viewer, query.get("client", ""), history.time_before(query))
+        more = found[-1].session.started_at if len(found) == history.MOST_SESSIONS else 0.0
+        clients = history.read_clients(self._config, viewer)
         return self._renderer.show(
             "sessions.html", ".", viewer, sessions=found, query=query, clients=clients, more=more
         )
 
     def session(self, request: Request, viewer: Viewer) -> Response:
         key = request.path_params["key"]
-        page = sessions.read_session(self._config, viewer, key)
+        page = history.read_session(self._config, viewer, key)
         if page is None:
             return self._missing(request, "There is no such session.")
         return self._renderer.show("session.html", "..", viewer, page=page)
@@ -252,7 +249,7 @@ class Site:
             "settings.html", ".", viewer, page=page, number=number, now=self._config.settings, times=replays.TIMES,
             list_tokens=self._config.profiles[""].list_tokens,
             replay=replays.read_replay(work) if work is not None and work.what[0] == "replay" else None,
-            runs=learning.read_runs(self._config), confidence=confidence.read_confidence(self._config),
+            runs=learning.read_runs(self._config), confidence=learning.read_confidence(self._config),
         )  # fmt: skip
 
     def review(self, request: Request, viewer: Viewer) -> Response:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stored_records import MISS
 
 from foretool.desk.page import fixing
-from foretool.desk.page.forms import FormError
+from foretool.desk.page.access import FormError
 from foretool.server.config.loader import load
 from foretool.storage.records import Call
 

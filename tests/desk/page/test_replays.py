@@ -12,8 +12,8 @@ import pytest
 from browsing import HOME, browser, make_door
 from command_fakes import fill, write_config
 
+from foretool.desk.page.access import FormError
 from foretool.desk.page.background import BackgroundCommand
-from foretool.desk.page.forms import FormError
 from foretool.desk.page.replays import PrintedReplay, read_replay, replay_arguments
 from foretool.desk.replay.effect import Recorded, compare_tasks
 from foretool.server.config.loader import load

@@ -9,7 +9,7 @@ from command_fakes import write_config
 from held_fakes import EVIL, MOVED, NEW, definition, hold_changes, undecided
 
 from foretool.desk.page import reviews
-from foretool.desk.page.forms import FormError
+from foretool.desk.page.access import FormError
 from foretool.server.config.loader import Config, load
 from foretool.storage.opening import open_store
 from foretool.storage.records import Person

@@ -14,7 +14,7 @@ from browsing import browser, make_door
 from command_fakes import fill, remember, write_config
 from msgspec.structs import replace
 
-from foretool.desk.page import misses
+from foretool.desk.page import history
 from foretool.server.config.loader import load
 from foretool.server.trust.approvals import hash_value
 from foretool.storage.opening import open_store
@@ -145,7 +145,7 @@ async def test_empty_pages_say_when_they_will_fill(tmp_path: Path) -> None:
 
 
 async def test_older_misses_are_reached(tmp_path: Path) -> None:
-    path, more = write_config(tmp_path), misses.SHOWN + 2
+    path, more = write_config(tmp_path), history.MOST_MISSES + 2
     with fill(path) as store:
         (first,) = store.calls.find_misses(MissFilter(), 1)
         store.calls.record([], [replace(first, at=200.0 + number, call=0) for number in range(more)])
@@ -155,7 +155,7 @@ async def test_older_misses_are_reached(tmp_path: Path) -> None:
         assert "cause=budget" in older
         rest = (await client.get(unescape(older))).text
     numbers = [re.findall(r'misses/(\d+)"', page) for page in (shown, rest)]
-    assert len(numbers[0]) == misses.SHOWN and len({*numbers[0], *numbers[1]}) == more + 1
+    assert len(numbers[0]) == history.MOST_MISSES and len({*numbers[0], *numbers[1]}) == more + 1
     assert "Older misses" not in rest
 
 
