@@ -23,8 +23,16 @@ from foretool.learning.checkpoints import Checkpoints, describe_done, is_unfinis
 from foretool.learning.encoded_texts import EMBED_S, EncodedTexts
 from foretool.learning.list_fill import WholeLists
 from foretool.learning.results import MethodResult, Results, Say
-from foretool.learning.sampling import LIMITS, SampleLimits, read_sample
-from foretool.learning.shared_words import People, choose_episodes, clean_episodes, clean_missed, sharing
+from foretool.learning.sampling import (
+    LIMITS,
+    People,
+    SampleLimits,
+    choose_episodes,
+    clean_episodes,
+    clean_missed,
+    read_sample,
+    sharing,
+)
 from foretool.learning.timeline import KnownModels, Timeline, drop_calls, read_missed, rename_calls, trusted_tools
 from foretool.retrieval import methods as register
 from foretool.server.catalog import models

@@ -12,8 +12,6 @@ import click
 from msgspec import Struct
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from foretool.learning.enrichment.endpoint import ChatEndpoint
-from foretool.learning.enrichment.local_model import LocalModel
 from foretool.learning.enrichment.run import (
     EnrichmentPlan,
     EnrichmentResult,
@@ -22,6 +20,7 @@ from foretool.learning.enrichment.run import (
     ask_about_tools,
     make_plan,
 )
+from foretool.learning.enrichment.wish_models import ChatEndpoint, LocalModel
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.commands import output

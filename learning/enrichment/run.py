@@ -22,7 +22,7 @@ from foretool.learning.enrichment.answer import (
     parse_wordings,
     write_messages,
 )
-from foretool.learning.enrichment.endpoint import EndpointError, RefusedError
+from foretool.learning.enrichment.wish_models import EndpointError, RefusedError
 from foretool.retrieval.corpus import digest
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.tokens import estimate
@@ -32,7 +32,7 @@ from foretool.storage.records import Tool, Wording
 from foretool.storage.store import Store
 
 if TYPE_CHECKING:
-    from foretool.learning.enrichment.endpoint import ModelReply
+    from foretool.learning.enrichment.wish_models import ModelReply
     from foretool.server.catalog.catalog import Catalog
 
 _AT_ONCE: Final = 4

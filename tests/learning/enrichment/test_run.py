@@ -10,13 +10,13 @@ from chat_fakes import ChatServer, chat_server, wishes
 from command_fakes import remember, write_config
 
 from foretool.learning.enrichment import run as enrichment
-from foretool.learning.enrichment.endpoint import ChatEndpoint
 from foretool.learning.enrichment.run import EnrichmentPlan, EnrichmentResult, ask_about_tools, make_plan
+from foretool.learning.enrichment.wish_models import ChatEndpoint
 from foretool.retrieval.ranking import Query
 from foretool.server import offline
 from foretool.server.catalog import models
-from foretool.server.catalog.wordings import find_wordings
 from foretool.server.config.loader import load
+from foretool.server.offline import find_wordings
 from foretool.storage.opening import open_store
 
 TOOLS = {"add": "Adds two numbers.", "subtract": "Takes one number from another."}
