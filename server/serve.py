@@ -22,7 +22,7 @@ from foretool.server.config.addresses import parse_address
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
-from foretool.server.local.hello import SERVICE, STATUS
+from foretool.server.local.frames import SERVICE, STATUS
 from foretool.server.local.joined import Windows
 from foretool.server.local.opening import Opening
 from foretool.server.local.places import ProxyIdentity

@@ -27,7 +27,7 @@ from foretool.server.config.settings import PolicyChoice, Record, Telemetry
 from foretool.server.inspection import inspect_store
 from foretool.server.lists.policy import choose_policy, explain_policy
 from foretool.server.local.caller import ask_all
-from foretool.server.local.hello import STATUS
+from foretool.server.local.frames import STATUS
 from foretool.server.local.places import ProxyIdentity, find_folder
 from foretool.server.recording.calibration import (
     EPS,

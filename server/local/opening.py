@@ -20,7 +20,7 @@ import time
 import zlib
 
 from foretool._version import __version__
-from foretool.server.local.hello import installation
+from foretool.server.local.frames import installation
 from foretool.server.local.places import ANSWER_SUFFIX, find_folder, name_answer
 from foretool.server.local.unix import SocketFolder
 from foretool.server.local.wire import is_discovery, is_greeting

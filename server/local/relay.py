@@ -17,7 +17,7 @@ import stat
 import sys
 import time
 
-from foretool.server.local.hello import EXIT, REFUSAL, WELCOME, write_hello
+from foretool.server.local.frames import EXIT, REFUSAL, WELCOME, write_hello
 from foretool.server.local.opening import Opening
 from foretool.server.local.places import choose_sockets, name_lock
 from foretool.server.local.unix import SocketFolder

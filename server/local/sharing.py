@@ -17,7 +17,7 @@ from typing import Any, Final
 from foretool._version import __version__
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.variables import FOLDER_NAMES, WORKING_FOLDER, is_inherit_pattern, safe_path
-from foretool.server.local.hello import digest_variable, installation
+from foretool.server.local.frames import digest_variable, installation
 
 _ALWAYS: Final = frozenset({
     "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "FORETOOL_STORAGE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY",

@@ -10,7 +10,7 @@ import pytest
 from requirements import requirement
 
 from foretool.server.config.loader import LiveConfig, load
-from foretool.server.local.hello import write_hello
+from foretool.server.local.frames import write_hello
 from foretool.server.local.places import ProxyIdentity
 from foretool.server.local.sharing import Sharing
 
