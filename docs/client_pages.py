@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from foretool.server.checks.clients import gives
 from foretool.server.lists.policy import RELISTERS
+from foretool.server.setup.client_hooks import HOOKS, ClientHook
 from foretool.server.setup.clients import ClientFile
-from foretool.server.setup.prompt_hooks import HOOKS, ClientHook
 from foretool.server.setup.registrations import registration
 
 FOLDER: Final = Path(__file__).with_name("clients")

@@ -20,8 +20,8 @@ from foretool.server.commands.options import config_option, json_option, profile
 from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
 from foretool.server.config.tokens import DEFAULT, digest
+from foretool.server.setup.client_hooks import HOOKS, hook_entry
 from foretool.server.setup.clients import ClientFile, client_files, this_machine
-from foretool.server.setup.prompt_hooks import HOOKS, hook_entry
 from foretool.server.setup.registrations import Registration, registration
 from foretool.server.setup.scan import scan
 

@@ -18,7 +18,6 @@ from foretool.retrieval.ranking import Query, Ranked
 from foretool.server import offline, probing
 from foretool.server.app import App
 from foretool.server.catalog import embedding, models
-from foretool.server.catalog.wordings import find_wordings
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
@@ -30,6 +29,7 @@ from foretool.server.ledger.story import CAUSES
 from foretool.server.lists.hidden import HiddenTools
 from foretool.server.lists.maker import View
 from foretool.server.methods.skills import SkillOffer
+from foretool.server.offline import find_wordings
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.apps import is_for_model
 from foretool.server.recording.calibration import read_calibration
