@@ -36,7 +36,7 @@ from bench.clients.messages import Failed, Json
 from bench.clients.stdio import StdioClient
 from bench.retrieval.everyday import wait_until_ready
 from bench.retrieval.pool import Pool, bm25
-from foretool.server.discovery.answer import NOT_DONE
+from foretool.server.discovery.answer_text import NOT_DONE
 from foretool.storage.records import Tool, ToolId
 
 ARMS: Final = ("needed", "all", "search", "told", "foretool", "hook", "used")

@@ -14,7 +14,8 @@ from foretool.server.catalog.namespaces import Gone
 from foretool.server.catalog.signatures import all_arguments, bridged, required_arguments, signature
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import Profile
-from foretool.server.discovery.answer import close_names, say_shared, tools_named
+from foretool.server.discovery.answer_shape import close_names, tools_named
+from foretool.server.discovery.answer_text import say_shared
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.protocol import jsonrpc
 from foretool.server.recording.recorder import Recorder

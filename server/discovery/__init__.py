@@ -5,7 +5,7 @@
 3. `catalog.search` ranks the tools that the profile of the client reaches.
 4. The gate says how sure that is and how many tools that takes (`answer_shape`); tools that do the same become groups
    (`match_groups`).
-5. The answer is written (`answer`): matches with what their calls need (`schemas`), instructions that
+5. The answer is written (`answer`, `answer_text`): matches with what their calls need (`schemas`), instructions that
    belong to them (`instructions`), a map of the servers where nothing fits (`server_map`).
 6. The search is recorded, and the session decides what it has missed.
 

@@ -20,8 +20,8 @@ from foretool.server.clients.session import Lookup, Session
 from foretool.server.config.loader import Profile
 from foretool.server.discovery import answer as discovery_answer
 from foretool.server.discovery import arguments as discovery_arguments
-from foretool.server.discovery.answer import Answer, AnswerWriter, tools_named
-from foretool.server.discovery.answer_shape import READY
+from foretool.server.discovery.answer import Answer, AnswerWriter
+from foretool.server.discovery.answer_shape import READY, tools_named
 from foretool.server.discovery.arguments import Arguments
 from foretool.server.discovery.exemplars import Exemplars
 from foretool.server.discovery.judge import Judge

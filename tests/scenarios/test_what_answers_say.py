@@ -9,7 +9,7 @@ import pytest
 from fakes import FakeUpstream, SwiftLoop, proxy_over, tool
 from requirements import requirement
 
-from foretool.server.discovery.answer import say_by_words
+from foretool.server.discovery.answer_text import say_by_words
 from foretool.server.upstreams.registry import PATIENCE_S, Absent
 
 pytestmark = pytest.mark.anyio

@@ -19,7 +19,7 @@ from bench.agents.work import Bench, figures, in_order, read_outcomes, start_of,
 from bench.agents.world import World
 from bench.clients.messages import Json
 from bench.servers import loopback
-from foretool.server.discovery.answer import NOT_DONE
+from foretool.server.discovery.answer_text import NOT_DONE
 
 pytestmark = pytest.mark.anyio
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not on PATH")

@@ -16,7 +16,8 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.discovery import answer as discovery_answer
 from foretool.server.discovery import arguments as discovery_arguments
 from foretool.server.discovery import match_groups
-from foretool.server.discovery.answer_shape import LEAST
+from foretool.server.discovery.answer_shape import LEAST, Lacks
+from foretool.server.discovery.answer_text import say_by_words
 from foretool.server.discovery.server_map import Away
 from foretool.server.protocol.jsonrpc import decode_value, encode, raw
 from foretool.server.trust.policy import Reach
@@ -56,7 +57,7 @@ def asked(
         reach,
         budget,
         cap,
-        lacks=discovery_answer.Lacks(absent),
+        lacks=Lacks(absent),
         k=SHOWN[said] if enough is None else enough,
     )
 
@@ -224,12 +225,12 @@ def test_an_answer_that_found_nothing_has_at_most_300_tokens_however_many_server
 
 @requirement("discovery:prepared")
 def test_an_answer_says_first_that_search_by_meaning_is_still_being_prepared() -> None:
-    lacks = discovery_answer.Lacks(meaning_in=11.2)
+    lacks = Lacks(meaning_in=11.2)
     arguments = discovery_arguments.Arguments(task="quux")
     answer = discovery_answer.answer(
         arguments, Ranking(), "low", catalog("add"), lambda _: False, REACH, 1500, 300, lacks=lacks, k=3
     )
-    note = discovery_answer.say_by_words(11.2)
+    note = say_by_words(11.2)
     assert "for about 15 s" in note and answer.text.splitlines()[0] == f"confidence: low; {note}"
     assert (answer.structured["note"], answer.by_words, answer.level) == (note, True, "low")
 
@@ -257,7 +258,7 @@ def test_a_server_that_is_down_is_named_where_it_could_have_had_the_tool() -> No
 def test_a_server_that_is_down_is_named_once_a_session_and_where_the_task_names_it() -> None:
     made = catalog(tool("add", "Adds two numbers"))
     away = [Away("mail", "down", has_tools=False), Away("new", "starting", has_tools=False)]
-    lacks = discovery_answer.Lacks(away, told={"mail"})
+    lacks = Lacks(away, told={"mail"})
 
     def said(task: str) -> tuple[str, tuple[str, ...]]:
         arguments = discovery_arguments.Arguments(task=task)
