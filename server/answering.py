@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from foretool.server.calls.tool_calls import OwnTool, make_tool_calls
-from foretool.server.clients.exchange import Outbox
+from foretool.server.clients.client import Client
+from foretool.server.clients.exchange import Exchange, Outbox
+from foretool.server.clients.registry import ClientRegistry
 from foretool.server.config.loader import LiveConfig
 from foretool.server.discovery.answer import AnswerWriter
 from foretool.server.discovery.discover_tools import AnswerTokens, DiscoverTools
@@ -23,21 +25,74 @@ from foretool.server.hints.shell_answer import ShellReports
 from foretool.server.knowledge import Knowledge
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.long_results import LongResults
-from foretool.server.methods.router import Router
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.sign_in_links import SignInLinks
+from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.parties import Offering, Parties
+from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import annotated_schema
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.lists import PROMPTS, RESOURCES, SKILLS, TEMPLATES, ListKind
+from foretool.server.protocol.versions import ERAS
+from foretool.server.transports.client.base import Channel
 from foretool.server.trust.policy import TrustPolicy
+from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
+from foretool.storage.records import Era
 from foretool.storage.steps import Steps
 from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.server.discovery.agent_step import AgentSteps
     from foretool.server.discovery.instructions import Instructions
+
+Handler = Callable[[Exchange], None]
+
+
+class MethodGroup(Protocol):
+    """Answers some methods of each era."""
+
+    def handlers(self, era: Era) -> Mapping[str, Handler]: ...
+
+
+class Router:
+    """Opens clients for the transports (`transports.client.base.Fronts`) and answers their requests."""
+
+    def __init__(
+        self, clients: ClientRegistry, upstreams: UpstreamRegistry, server_requests: ServerRequests,
+        subscriptions: Subscriptions, groups: Iterable[MethodGroup],
+    ) -> None:  # fmt: skip
+        self._clients = clients
+        self._upstreams = upstreams
+        self._server_requests = server_requests
+        self._subscriptions = subscriptions
+        self._handlers: dict[Era, dict[str, Handler]] = {era: {} for era in ERAS}
+        for group in (subscriptions, *groups):
+            for era in ERAS:
+                self._handlers[era].update(group.handlers(era))
+
+    def open(
+        self, era: Era, transport: str, standalone: Channel, /, profile: str = "", principal: str = "",
+        folder: str = "", name: str = "",
+    ) -> Client:  # fmt: skip
+        return self._clients.open(era, transport, standalone, profile, principal, folder, name, self)
+
+    def handle(self, exchange: Exchange) -> None:
+        handler = self._handlers[exchange.era].get(exchange.method)
+        if handler is None:
+            exchange.error(jsonrpc.METHOD_NOT_FOUND, f"Method not found: {exchange.method}")
+        elif "requestState" not in exchange.params or not self._server_requests.resume(exchange):
+            handler(exchange)
+
+    def on_roots_changed(self, client: Client) -> None:
+        for upstream in self._upstreams:
+            if upstream.era_for(client.era) == "legacy":
+                upstream.notify("legacy", "notifications/roots/list_changed")
+
+    def on_closed(self, client: Client) -> None:
+        self._server_requests.drop_client(client)
+        self._clients.remove(client)
+        self._subscriptions.forget(client)
 
 
 class Answering:

@@ -5,7 +5,7 @@
 2. The tool of that name is looked up (`lookup`), if need be once its server has listed its tools.
 3. The rules decide (`admission`): run it, ask the user first, or refuse it.
 4. Behind a bridge, the arguments are read as the tool's schema means them (`bridged_calls`).
-5. The user is asked where the rules say so (`confirmation`). A yes leads back to 2: the tool may have changed, or be
+5. The user is asked where the rules say so (`admission`). A yes leads back to 2: the tool may have changed, or be
    gone.
 6. The call runs (`runner`): the session decides whether it is a miss, the server is asked, the outcome is recorded, and
    the client is answered. Where the server answers with a task, its result is waited for
