@@ -219,7 +219,8 @@ class ServedForm:
         session = SessionRecord("bench", "bench", "1", "legacy", "stdio", "", 0.0)
         view = app.lists.try_out(profile, app.lists.ledger.choose(profile, session))
         self._shown = view.shown
-        self.listed = frozenset(self._own(each) for each in view.shown if app.catalog.get(each))
+        # What a list names with its arguments can be called at once, like what it defines.
+        self.listed = frozenset(self._own(each) for each in {*view.shown, *view.named} if app.catalog.get(each))
         said, self.greeted = app.answering.offering.greeting.instructions(profile)
         self.fixed = count(view.array.decode()) + count(said)
         """The tokens of the list and of our own instructions."""

@@ -2,8 +2,8 @@
 
 A step is a task in words with the tools that it needs. Three sets have some: `livemcpbench` and `mcpbench` (development
 halves, on which no default of foretool was chosen) and `world` (the tasks of `bench.agents`). Around the servers of a
-set stand the real servers of `mcp_catalogs`; one that shares half of its tools' names with a server of the set is left
-out, so that no tool is there twice.
+set stand the real servers of `mcp_catalogs`; one with the name of a server of the set, or with half of its tools'
+names, is left out, so that nothing is there twice.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ def _shuffled(servers: Sequence[Server]) -> list[Server]:
 
 
 def _is_like(server: Server, other: Server) -> bool:
-    """Whether a server has half of its tools' names in common with another."""
+    """Whether a server has the name of another, or half of its tools' names."""
     names = {tool.name for tool in server.tools}
-    return 2 * len(names & {tool.name for tool in other.tools}) >= len(names)
+    return server.name == other.name or 2 * len(names & {tool.name for tool in other.tools}) >= len(names)
 
 
 def read_pool(data: Path) -> list[Server]:

@@ -48,7 +48,10 @@ def test_a_small_catalogue_has_the_needed_tools_then_their_neighbours_then_other
 
 def test_a_server_of_the_pool_that_the_set_has_already_is_left_out() -> None:
     again = server("other-mail", "send_mail", "read_mail", "forward_mail")
-    assert StepSet("small", [NEXT], [MAIL], [again, MUSIC]).size == 6
+    newer = server("mail", "fetch", "post")
+    found = StepSet("small", [NEXT], [MAIL], [again, newer, MUSIC])
+    assert found.size == 6
+    assert NEXT.needed[0] in found.around(NEXT, 6).key
 
 
 def test_steps_with_the_same_tools_around_them_share_a_catalogue_and_large_needs_have_none() -> None:
