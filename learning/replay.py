@@ -25,7 +25,7 @@ from foretool.learning.training.replay import (
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import Factors, LearnedModels
 from foretool.server.catalog import models
-from foretool.server.catalog.search import Index
+from foretool.server.catalog.search_index import Index
 from foretool.storage.records import Artifact, ToolId
 from foretool.storage.sql.artifacts import ArtifactStore
 

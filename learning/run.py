@@ -259,7 +259,7 @@ class Learner:
     @cached_property
     def replay(self) -> Replay:
         from foretool.learning.replay import Replay
-        from foretool.server.catalog.search import Index
+        from foretool.server.catalog.search_index import Index
 
         index = Index(self.catalog, with_shipped=self.config.settings.shipped_wordings)
         index.take_wordings(models.read_wordings(self.store))

@@ -19,8 +19,10 @@ from foretool.retrieval import known_tools
 from foretool.retrieval import pipeline as pipeline_module
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog import search as search_module
+from foretool.server.catalog import search_index
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.search import Index, Search
+from foretool.server.catalog.search import Search
+from foretool.server.catalog.search_index import Index
 from foretool.server.config.settings import Settings
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.transports.tasks import SLICE_S
@@ -238,10 +240,10 @@ def test_tools_of_an_upstream_that_left_the_config_leave_the_index() -> None:
 async def test_the_collector_is_spared_what_is_indexed_but_not_what_is_indexed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(search_module, "SPARED_AT_ONCE", 100)
+    monkeypatch.setattr(search_index, "SPARED_AT_ONCE", 100)
     monkeypatch.setattr(search_module, "SLICE_S", 0.0)
     spared: list[int] = []
-    monkeypatch.setattr(search_module.gc, "freeze", lambda: spared.append(1))
+    monkeypatch.setattr(search_index.gc, "freeze", lambda: spared.append(1))
     one = catalog()
     found = Search(one, lambda profile: [], lambda: 0.0)
     one.replace("git", listed(*(f"t{at}" for at in range(250))))
