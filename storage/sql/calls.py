@@ -26,8 +26,7 @@ from foretool.storage.records import (
     kind_of_miss,
 )
 from foretool.storage.sql.database import Database, Said, Subject, encode_json
-from foretool.storage.sql.repeats import Repeats
-from foretool.storage.sql.tables import MAY_COUNT, TOOL_IDS, Table
+from foretool.storage.sql.tables import MAY_COUNT, TOOL_IDS, Repeats, Table
 
 CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
 MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])}, said=("query", "change"))

@@ -11,8 +11,7 @@ from msgspec.json import Decoder
 from foretool.storage.records import AnswerSummary, Discovery, Event, Match, Prompt, StepRecord, ToolId
 from foretool.storage.sql.calls import first_call
 from foretool.storage.sql.database import Database, Said, Subject
-from foretool.storage.sql.repeats import Repeats
-from foretool.storage.sql.tables import MAY_COUNT, STRINGS, TOOL_IDS, Table
+from foretool.storage.sql.tables import MAY_COUNT, STRINGS, TOOL_IDS, Repeats, Table
 
 _DISCOVERIES = Table(
     "discoveries",

@@ -10,8 +10,7 @@ from typing import Final
 
 from foretool.storage.records import AuditEntry, AuditFilter
 from foretool.storage.sql.database import Database, Subject
-from foretool.storage.sql.repeats import Repeats
-from foretool.storage.sql.tables import Table
+from foretool.storage.sql.tables import Repeats, Table
 
 PAGE: Final = 1000
 _AUDIT: Final = Table("audit", AuditEntry, said=("name", "client", "target", "detail"))

@@ -19,8 +19,7 @@ from foretool.storage.records import (
     WorkingSet,
 )
 from foretool.storage.sql.database import Database, Said, Subject, encode_json
-from foretool.storage.sql.repeats import Marks, Repeats
-from foretool.storage.sql.tables import STRINGS, TOOL_IDS, Table
+from foretool.storage.sql.tables import STRINGS, TOOL_IDS, Marks, Repeats, Table
 
 MOST_CLIENTS = 1000
 """Clients in the ledger, by name, version and era. Above that those without a measurement go first, then the oldest."""
