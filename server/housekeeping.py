@@ -1,22 +1,33 @@
-"""Work in the course of time: about once a second, each job gets its turn."""
+"""Work in the course of time: each job gets its turn about once a second, and old records are deleted once an hour."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from foretool.server.clients.registry import ClientRegistry
+from foretool.server.config.loader import LiveConfig
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
 from foretool.server.transports.guard import Guard, Job
-from foretool.server.transports.tasks import SLICE_S, wait_for_tick
+from foretool.server.transports.tasks import SLICE_S, BackgroundWork, wait_for_tick
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.store import Store
 
 _TRIM_S: Final = 10.0
 """Pause between two returns of unused memory to the system; one takes a few milliseconds."""
+SETTLED_S: Final = 120.0
+"""A proxy that has just started has other things to do."""
+_EVERY_S: Final = 3600.0
+"""Pause between two runs; of several proxies that share a store, one runs."""
+_PART: Final = 10_000
+"""Records that one call deletes at most; it takes about a second."""
+DAY_S: Final = 86_400.0
+
+log = logging.getLogger("foretool.storage")
 
 
 async def keep_houses(guard: Guard, *groups: Sequence[Job]) -> None:
@@ -88,3 +99,43 @@ def trim_heap() -> bool:
         return int(ctypes.CDLL(None).malloc_trim(0)) >= 0
     except (OSError, AttributeError):
         return False
+
+
+class Retention(BackgroundWork):
+    """Starts to delete old records when it is time; housekeeping calls `tick` about once a second."""
+
+    def __init__(
+        self, store: Store, config: LiveConfig, used_vectors: Callable[[], Collection[bytes]],
+        clock: Callable[[], float] = lambda: time.time(),
+    ) -> None:  # fmt: skip
+        """`used_vectors` returns the hashes of the texts whose vectors serve now."""
+        self._store = store
+        self._config = config
+        self._used_vectors = used_vectors
+        self._clock = clock
+        self._due = clock() + SETTLED_S
+        self._has_turn = False
+        """A run has failed, and it is still for this proxy to do it."""
+
+    def tick(self) -> None:
+        """Start a run if one is due and no other proxy has done it."""
+        days, now = self._config.settings.retention_days, self._clock()
+        is_due = now >= self._due or self.has_failed
+        if not is_due or self.is_working or self._store.trouble:
+            return
+        self._due = now + _EVERY_S
+        self.begin(self._prune(now, now - days * DAY_S if days else 0.0))
+
+    async def _prune(self, now: float, before: float) -> None:
+        if not (self._has_turn or self._store.retention.take_turn(now, int(now + _EVERY_S))):
+            return
+        self._has_turn = True
+        # Vectors that are still used count as new once half of their time is over.
+        used = tuple(self._used_vectors())
+        await asyncio.to_thread(self._store.retention.touch_vectors, used, now, (now + before) / 2)
+        deleted = 0
+        while part := await asyncio.to_thread(self._store.retention.prune, before, _PART):
+            deleted += part
+        self._has_turn = False
+        if deleted:
+            log.info("deleted %d records older than %g days", deleted, self._config.settings.retention_days)

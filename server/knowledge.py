@@ -15,12 +15,12 @@ from foretool.server.catalog.search import Search
 from foretool.server.catalog.token_counter import TokenCounter
 from foretool.server.config.loader import LiveConfig
 from foretool.server.discovery.query_vectors import QueryVectors
+from foretool.server.housekeeping import Retention
 from foretool.server.learning_schedule import Schedule
 from foretool.server.recording.calibration import Recalibrator
 from foretool.server.recording.costs import CostKeeper
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
-from foretool.server.recording.retention import Retention
 from foretool.server.transports.guard import Job
 from foretool.server.transports.tasks import TICK_S
 from foretool.server.trust.gatekeeper import Gatekeeper

@@ -177,8 +177,8 @@ IN_THREADS: Final = {
     "costs.sums": "recording/costs.py",
     "costs.waiting": "recording/costs.py",
     "sessions.ended": "recording/costs.py",
-    "retention.prune": "recording/retention.py",
-    "retention.touch_vectors": "recording/retention.py",
+    "retention.prune": "housekeeping.py",
+    "retention.touch_vectors": "housekeeping.py",
     "vectors.load": "catalog/kept_vectors.py",
     "vectors.missing": "catalog/kept_vectors.py",
 }
