@@ -65,6 +65,13 @@ _MARKS = str.maketrans(dict(zip("，。、；：？！（）「」", ',.,;:?!()"
 _JOINING: Final = ("'", "’", "-")  # noqa: RUF001 (an apostrophe)
 _KEPT_WORDS: Final = 2
 """So many characters a Chinese word has at least that is read in a Japanese text, whose own glossary lacks it."""
+_DENIED: Final = re.compile(
+    r"(?<!can )(?<!could )\b(?:(?:do|does|did) ?)?(?:not|n['\u2019]t|never|without|no)\b(?! only)(?P<before> \w+)? "
+    r"(?:delet|remov|eras|clear|eliminat|overwrit)\w*"
+    r"|\b(?:delet|remov|eras|clear|eliminat|overwrit)\w*(?P<after> \w+)? (?:not(?! only)|nothing)\b",
+    re.IGNORECASE,
+)
+"""What is not to be deleted, in the order of English or of the words of another language."""
 
 
 @cache
@@ -120,7 +127,13 @@ def put_into_english(text: str, language: str | None = None) -> str:
     said = "".join(each.text if each.english is None else f" {each.english} " for each in pieces)
     if language == "ja":
         said = _any(_HIRAGANA).sub(" ", said)  # endings and particles that the glossary lacks
-    return " ".join(said.split())
+    # Without its grammar "not delete my file , only list" is read as a wish to delete.
+    return " ".join(without_denied(" ".join(said.split())).split())
+
+
+def without_denied(task: str) -> str:
+    """Return a task in English words without the deletions that it says are not to be made."""
+    return _DENIED.sub(lambda denied: f"{denied['before'] or ''} {denied['after'] or ''}", task)
 
 
 def translated(text: str, language: str | None = None) -> list[Piece]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import exp, log
 from typing import Final, overload
@@ -14,6 +15,12 @@ MAX_LINES = 8
 """Lines of a task beyond these are joined to the last one: each line is ranked on its own."""
 MAX_NEED_WORDS = 40
 """A line with more words is a paragraph; the lines then tell one story."""
+_WRAPPED = re.compile(
+    r"(?:at|by|for|from|in|into|inside|of|on|onto|to|using|via|with|within|auf|aus|mit|avec|dans|sur|con|en|para)"
+    r"(?: \S+){1,2}"
+)
+"""What is no need of its own: at most three words that begin with where, or with what."""
+_SENTENCE_ENDS = (".", "!", "?", ";", ":")
 USED: Final = "used before"
 IN_USE: Final = "server in use"
 """The reasons of usage: the tool was called before, and a tool of its server was called lately."""
@@ -155,6 +162,18 @@ class Ranking(Struct, frozen=True):
     def rank_of(self, tool: ToolId) -> int:
         """Return 1 for the best tool, 0 for one that is not in the ranking."""
         return next((rank for rank, each in enumerate(self.ranked, 1) if each.tool == tool), 0)
+
+
+def task_lines(task: str) -> tuple[str, ...]:
+    """Return the lines of a task, one need a line. A few words that only say where or with what, as "in git", go on
+    with the line before them: whoever wrote them wrapped it."""
+    lines: list[str] = []
+    for line in filter(None, map(str.strip, task.splitlines())):
+        if lines and not lines[-1].endswith(_SENTENCE_ENDS) and _WRAPPED.fullmatch(line):
+            lines[-1] += f" {line}"
+        else:
+            lines.append(line)
+    return tuple(lines)
 
 
 def split_needs(lines: Sequence[str]) -> list[str]:

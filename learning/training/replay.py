@@ -24,7 +24,7 @@ from foretool.learning.training.optimizers import Adam, Doubles, log_softmax
 from foretool.retrieval.evaluation import paired_difference
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.ranking import Query
+from foretool.retrieval.ranking import Query, task_lines
 from foretool.storage.records import Episode, ToolId, Usage
 
 _DEPTH: Final = 10
@@ -105,7 +105,7 @@ class Comparison(Struct, frozen=True):
 
 def query_after(task: str, history: tuple[ToolId, ...], upstream_of: Mapping[ToolId, str]) -> Query:
     """Return the query of a task after these calls; the servers in use are those that were called last."""
-    lines = tuple(line.strip() for line in task.splitlines() if line.strip())
+    lines = task_lines(task)
     lately = (upstream_of[each] for each in reversed(history) if each in upstream_of)
     return Query(lines, (), history, tuple(dict.fromkeys(lately))[:_SERVERS])
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from foretool.retrieval.glossary import without_denied
 from foretool.retrieval.words import in_words, terms
 
 UNASKED: Final = 0.5
@@ -54,7 +55,8 @@ _CHANGING: Final = re.compile(
 )
 """The beginning of a task that asks for a change. Elsewhere "write" may be a question."""
 _ENGLISH: Final = re.compile(
-    r"\b(?:the|my|this|that|these|what|which|and|of|with|from|for|to|is|are|how|when|it|you)\b", re.IGNORECASE
+    r"\b(?:the|my|this|that|these|what|which|and|of|with|from|for|to|is|are|how|when|it|you|only|nothing)\b",
+    re.IGNORECASE,
 )
 """Words that only English has: of a task in another language nobody knows how it says that something is to go."""
 
@@ -84,7 +86,8 @@ def asks_to_change(task: str) -> bool:
 
 def is_unasked(task: str) -> bool:
     """Return whether a task in English asks for nothing to be deleted."""
-    return _ENGLISH.search(task) is not None and not asks_to_delete(task)
+    asked = without_denied(task)
+    return (asked != task or _ENGLISH.search(task) is not None) and not asks_to_delete(asked)
 
 
 def deletes_something_else(task: str, name: str, said: str) -> bool:

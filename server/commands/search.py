@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import click
 from msgspec import Struct
 
-from foretool.retrieval.ranking import Query, Ranked
+from foretool.retrieval.ranking import Query, Ranked, task_lines
 from foretool.server import offline, probing
 from foretool.server.app import App
 from foretool.server.catalog import embedding, models
@@ -160,7 +160,7 @@ async def find_skills(app: App, task: str, profile: Profile) -> list[SkillOffer]
     shell, skills, ready = _Shell(folder=str(Path.cwd())), app.answering.skill_search, asyncio.Event()
     skills.when_embedded(shell, profile, ready.set)
     await ready.wait()
-    return skills.find(task.splitlines(), shell, profile)
+    return skills.find(task_lines(task), shell, profile)
 
 
 def search_once(
@@ -322,7 +322,7 @@ def read_vain_searches(store: Store, profile: str, task: str) -> tuple[MissedBef
 def explain_tool(app: App, found: SearchResult, tool: Tool, profile: Profile) -> ToolExplanation:
     """Say where a tool stands for the task of a search, and what keeps it from the client."""
     reach = app.policy.reach(profile)
-    query = Query(lines=tuple(found.task.splitlines()), profile=profile.name)
+    query = Query(lines=task_lines(found.task), profile=profile.name)
     ranking = app.search.find_now(query, lambda each: reach.finds(each) or each.id == tool.id, len(app.catalog))
     rank = ranking.rank_of(tool.id)
     ranked = ranking.ranked[rank - 1] if rank else Ranked(tool.id, 0.0)

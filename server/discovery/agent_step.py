@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from foretool.retrieval import itr
 from foretool.retrieval.fragments import Fragment, fit_fragment
 from foretool.retrieval.itr import Candidate, Domains, Fallback, Parameters, Selected, Signatures
-from foretool.retrieval.ranking import Query, Ranking
+from foretool.retrieval.ranking import Query, Ranking, task_lines
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.definitions import write_definition
@@ -324,7 +324,7 @@ class AgentSteps:
     def query(self, task: str, history: Sequence[str] = ()) -> Query:
         """Return the query for a task with one need a line. `history`: exposed or own names of the tools called so far,
         the oldest first."""
-        lines = tuple(line.strip() for line in task.splitlines() if line.strip())
+        lines = task_lines(task)
         called = [tool for name in history if (tool := self._catalog.find(name)) is not None]
         servers = tuple(dict.fromkeys(tool.upstream for tool in reversed(called)))
         return Query(lines, (), tuple(tool.id for tool in called), servers)

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from foretool.retrieval.ranking import Query
+from foretool.retrieval.ranking import Query, task_lines
 from foretool.server.methods.schema_fit import read_json
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
@@ -40,7 +40,7 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        return tuple(line.strip() for line in self.task.splitlines() if line.strip())
+        return task_lines(self.task)
 
     @property
     def wanted(self) -> int:

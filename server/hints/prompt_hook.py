@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from foretool.retrieval.ranking import Query
+from foretool.retrieval.ranking import Query, task_lines
 from foretool.server.catalog.search import Search
 from foretool.server.clients.client import Client
 from foretool.server.clients.registry import ClientRegistry
@@ -116,4 +116,4 @@ class PromptHook:
 
 def searched_lines(prompt: Prompt) -> tuple[str, ...]:
     """Return the lines of a prompt that are searched with."""
-    return tuple(line.strip() for line in prompt.text[:_MOST_CHARACTERS].splitlines() if line.strip())
+    return task_lines(prompt.text[:_MOST_CHARACTERS])

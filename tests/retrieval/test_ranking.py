@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from foretool.retrieval.ranking import MAX_LINES, Ranked, Ranking, Reasons, split_needs
+import pytest
+
+from foretool.retrieval.ranking import MAX_LINES, Ranked, Ranking, Reasons, split_needs, task_lines
 from foretool.storage.records import ToolId
 
 
@@ -32,3 +34,19 @@ def test_reasons_are_found_at_the_first_look_and_once() -> None:
     assert (list(reasons), reasons[0], len(reasons), bool(reasons)) == (["name", "used before"], "name", 2, True)
     assert Ranked(ToolId("a"), 1.0, {}, reasons) == Ranked(ToolId("a"), 1.0, {}, ("name", "used before"))
     assert looks == [(3, "a")]
+
+
+@pytest.mark.parametrize(
+    ("task", "lines"),
+    [
+        ("read the list, add eggs and commit it\nin git", ["read the list, add eggs and commit it in git"]),
+        ("lies die Liste\n\n  mit excel \n", ["lies die Liste mit excel"]),
+        ("find the page\nsave it to my notes", ["find the page", "save it to my notes"]),
+        ("Say what you see.\non screen", ["Say what you see.", "on screen"]),
+        ("weather\nscreenshot", ["weather", "screenshot"]),
+        ("in git", ["in git"]),
+        ("", []),
+    ],
+)
+def test_words_that_only_say_where_go_on_with_the_line_before_them(task: str, lines: list[str]) -> None:
+    assert list(task_lines(task)) == lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.glossary import put_into_english
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.deletions import (
     IDLE,
@@ -37,6 +38,10 @@ def test_other_tools_do_not_delete(name: str) -> None:
         "remember that Anna eats no nuts",
         "Please note that the old plan is off",
         "save this without my address",
+        "do not delete my files, only list them",
+        "don't remove anything, show me the files",
+        "list my files without deleting anything",
+        "delete nothing , show me only file",
     ],
 )
 def test_a_task_without_a_word_for_it_asks_for_no_deletion(task: str) -> None:
@@ -47,6 +52,7 @@ def test_a_task_without_a_word_for_it_asks_for_no_deletion(task: str) -> None:
     "task",
     [
         "forget about Tom and his address", "take the first one off my watchlist", "the old logs can go", "undo this",
+        "I can not delete the file", "not only delete it", "do not keep it, delete it",
         "entferne die Datei", "borra el archivo de notas", "删除文件", "note Anna",
     ],
 )  # fmt: skip
@@ -97,3 +103,19 @@ def test_a_tool_may_delete_something_else_than_what_the_task_names(
     task: str, name: str, said: str, is_else: bool
 ) -> None:
     assert deletes_something_else(task, name, said) is is_else
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "ne pas effacer mes fichiers, seulement les lister",
+        "meine Dateien nicht löschen, nur auflisten",
+        "no borres mis archivos, solo haz una lista",
+        "geen bestanden verwijderen, alleen een lijst maken",
+        "不要删除文件 只列出来",
+    ],
+)
+def test_a_deletion_that_a_task_in_another_language_denies_is_not_read_as_a_wish(task: str) -> None:
+    corpus = Corpus([tool("files", "delete_files", "Delete files"), tool("files", "list_files", "List and show files")])
+    assert "delete" not in put_into_english(task)
+    assert Pipeline(corpus).rank(Query((task,))).ranked[0].tool == "files__list_files"
