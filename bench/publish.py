@@ -44,6 +44,7 @@ class Result(Struct, forbid_unknown_fields=True):
     mode: str
     """How foretool was installed and run."""
     command: str
+    """Commands, and in words in what others differ from them, with "; " between."""
     commit: str
     date: str
     code: list[str]
@@ -59,7 +60,7 @@ class Result(Struct, forbid_unknown_fields=True):
         lines = [f"## {self.claim}", "", f"{self.measured} **Mode:** {self.mode}.", ""]
         lines += ["| " + " | ".join(row) + " |" for row in (self.columns, *self.rows)]
         lines.insert(5, "|---" * len(self.columns) + "|")
-        commands = ", ".join(f"`{command}`" for command in self.command.split("; "))
+        commands = ", ".join(f"`{part}`" if part.startswith("python ") else part for part in self.command.split("; "))
         is_current = self.digest == digest_of(self.code)
         age = "" if is_current else " †"
         lines += ["", *([self.note, ""] if self.note else []), f"{commands}, {self.date}, commit {self.commit}{age}"]
