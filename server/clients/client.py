@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from foretool.server.clients.exchange import Caller, Exchange, Outbox
+from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.clients.session import Session, SessionMemo
 from foretool.server.config.loader import Profile
 from foretool.server.lists.growth import SessionList, ToolList
@@ -24,6 +24,7 @@ from foretool.server.protocol.general_greeting import UNTOLD
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw, RpcError
 from foretool.server.system.processes import own_person
 from foretool.server.transports.client.base import Channel
+from foretool.server.upstreams.connection import Party
 from foretool.server.upstreams.question_clock import QUESTION_S
 from foretool.storage.records import Era
 
@@ -35,6 +36,9 @@ SHELL: Final = "foretool/shell"
 
 _MOST_SESSIONS: Final = 256
 """Callers that one modern front keeps apart; a caller that comes back after more than these starts a new session."""
+
+_numbers: Final = itertools.count(1)
+"""Numbers of clients."""
 
 log = logging.getLogger("foretool.client")
 
@@ -200,6 +204,7 @@ class Client:
         """The servers whose own `instructions` stood in ours when it was greeted."""
         self.warned = ""
         """What it was last told about foretool itself."""
+        self._number = next(_numbers)
         self._outbox = outbox
         self._registry = registry
         self._make_exchange = registry.make_exchange
@@ -313,11 +318,10 @@ class Client:
             self._registry.end_session(session, goes_on=self._goes_on)
         self._sessions.clear()
 
-    def is_kin(self, other: Caller) -> bool:
-        """Return whether the other client has the same credential and the same profile. A window is kin to none."""
-        if self.folder:
-            return self is other
-        return (self.principal, self.profile.name) == (other.principal, other.profile.name)
+    @property
+    def party(self) -> Party:
+        """The clients that may be told of its calls. A window is alone."""
+        return Party(self.principal, self.profile.name, self._number if self.folder else 0)
 
     # -- requests of the client
 

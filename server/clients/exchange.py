@@ -16,7 +16,7 @@ from foretool.server.lists.growth import ToolList
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import Id, Message, Raw, RpcError
 from foretool.server.transports.client.base import Channel
-from foretool.server.upstreams.connection import Request
+from foretool.server.upstreams.connection import Party, Request
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era, Person
 
@@ -61,8 +61,9 @@ class Caller(ListOwner, Protocol):
         """Whether code reads its results, and no model a list."""
         ...
 
-    def is_kin(self, other: Caller) -> bool:
-        """Return whether the other client has the same credential and the same profile."""
+    @property
+    def party(self) -> Party:
+        """The clients that may be told of its calls."""
         ...
 
     def introduce(self, info: dict[str, Any], capabilities: dict[str, Any], era: Era) -> None:

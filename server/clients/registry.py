@@ -212,16 +212,13 @@ class ClientRegistry:
         Modern clients get log entries only for their own requests. No client sees the work of another credential, or an
         upstream that its profile leaves out.
         """
-        exchanges = [request.exchange for request in upstream.lines.askers()]
-        calling = [exchange.client for exchange in exchanges if isinstance(exchange, Exchange)]
+        calling = {request.party for request in upstream.lines.askers() if request.party is not None}
         readers = self.admitted(upstream.name)
         if calling:
             # The entry may belong to any of these calls, so all callers must have the same credential and profile.
-            readers = [client for client in readers if client.log_level and client.is_kin(calling[0])]
-            if not all(client.is_kin(calling[0]) for client in calling):
-                return []
-        elif len({client.principal for client in readers}) > 1:
-            return []
+            readers = [client for client in readers if client.log_level and {client.party} == calling]
+        elif len({each.principal for each in readers} | {each.principal for each in upstream.lines.parties()}) > 1:
+            return []  # it may tell of the work of somebody who has left
         return [client for client in readers if client.era == "legacy" and client.wants_log(level)]
 
 

@@ -65,7 +65,8 @@ class Forwarder:
             raise RpcError(jsonrpc.INVALID_PARAMS, "requestState has expired; send the request again without it")
         exchange.upstream = upstream
         owner = exchange.session or exchange.client
-        request = Request(method or exchange.method, params, _unset, owner=owner, exchange=exchange)
+        party = exchange.client.party
+        request = Request(method or exchange.method, params, _unset, owner=owner, party=party, exchange=exchange)
         request.build_meta = partial(_build_meta, exchange)
         request.reply = lambda reply: self._on_reply(request, upstream, reply, on_reply)
         request.notice = lambda message: _on_notice(request, upstream, message)
@@ -82,7 +83,8 @@ class Forwarder:
 
     def tell(self, exchange: Exchange, upstream: Upstream, method: str, params: dict[str, Raw]) -> None:
         """Send a request in the name of a client; nobody waits for the answer."""
-        request = Request(method, params, _ignore, owner=exchange.session or exchange.client)
+        client = exchange.client
+        request = Request(method, params, _ignore, owner=exchange.session or client, party=client.party)
         request.build_meta = partial(_build_meta, exchange)
         request.timeout = upstream.timeout_s
         upstream.request(exchange.era, request)

@@ -150,7 +150,7 @@ class ServerRequests:
         in_course = exchange if isinstance(exchange, Exchange) else None
         client = exchange.client if isinstance(exchange, Exchange) else self._only_client()
         # A modern client can be asked in the course of a request alone.
-        if client is None or (in_course is None and not self._may_ask_unasked(upstream, client)):
+        if client is None or (in_course is None and not self._may_ask_unasked(upstream, client, str(message.method))):
             why = f"{message.method}: it cannot be told which client is meant"
             answer(answer_error(_id(message), jsonrpc.METHOD_NOT_FOUND, why))
         elif (refused := refusal(str(message.method), message.params, client.declared(in_course))) is not None:
@@ -203,9 +203,11 @@ class ServerRequests:
         if (elicitation := _elicitation(message.params)) is not None:
             self.at_addresses.remember(elicitation, upstream.key, client)
 
-    def _may_ask_unasked(self, upstream: Upstream, client: Caller) -> bool:
-        """Return whether an upstream may ask a client in the course of no request; a modern one is never asked so."""
-        return client.era == "legacy" and self._admits(client.profile, upstream.name)
+    def _may_ask_unasked(self, upstream: Upstream, client: Caller, method: str) -> bool:
+        """Return whether an upstream may ask a client in the course of no request; a modern one is never asked so.
+        What is shown to a user may be about the work of somebody who has left; roots show nothing."""
+        is_theirs = method == "roots/list" or upstream.lines.parties() <= {client.party}
+        return client.era == "legacy" and self._admits(client.profile, upstream.name) and is_theirs
 
     def withdraw(self, upstream: Upstream, question: Any, reason: str) -> None:
         """Take back a question that a legacy upstream has cancelled."""

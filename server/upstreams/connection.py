@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
@@ -75,6 +75,15 @@ class Lost(Struct, frozen=True):
 Reply = Message | Lost
 
 
+class Party(NamedTuple):
+    """The clients that may be told of each other's calls: those of one credential and one profile."""
+
+    principal: str
+    profile: str
+    window: int = 0
+    """Number of the window that is a party of its own; 0 where the client is none."""
+
+
 class Request(Struct, eq=False):
     """One request to an upstream, and the callbacks for what comes of it."""
 
@@ -89,6 +98,8 @@ class Request(Struct, eq=False):
     """Called when the upstream ends the stream of the request to be polled for the rest."""
     owner: object = None
     """Who sent it; a question of the upstream is passed on only if all requests it may belong to have one owner."""
+    party: Party | None = None
+    """Who sent it, as far as they may be told of each other's calls; None for requests of our own."""
     exchange: object = None
     """The exchange with a client that the request serves, for whoever made it."""
     build_meta: Callable[[Era], dict[str, Raw] | None] | None = None
@@ -182,7 +193,10 @@ class _Askers:
             # The oldest of the same owner, so that nobody can have another's forgotten.
             own = (ident for ident, (each, _) in self._given_up.items() if each.owner is request.owner)
             del self._given_up[next(own, next(iter(self._given_up)))]
-        kept = Request(request.method, {}, _ignore, owner=request.owner, exchange=request.exchange, id=request.id)
+        kept = Request(
+            request.method, {}, _ignore, owner=request.owner, party=request.party, exchange=request.exchange,
+            id=request.id,
+        )  # fmt: skip
         self._given_up[request.id] = (kept, time.monotonic())
 
     def discard(self, ident: int) -> None:
@@ -215,6 +229,8 @@ class Connection:
         self.link: Link | None = None
         self._pending: dict[int, Request] = {}
         self._askers = _Askers(self._pending)
+        self.parties: set[Party] = set()
+        """Who has sent requests on it: what the upstream says unasked may be about any of them."""
         self._last_id = 0
         self._own_meta: dict[str, Raw] = {}
         self._gone = ""
@@ -306,6 +322,8 @@ class Connection:
         self._last_id += 1
         request.id = self._last_id
         self._pending[request.id] = request
+        if request.party is not None:
+            self.parties.add(request.party)
         request.sent, request.sent_at = True, time.monotonic()
         request.deadline = request.sent_at + request.timeout if request.timeout else 0.0
         meta = (request.build_meta(self.era) if request.build_meta is not None else None) or {}

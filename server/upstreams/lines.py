@@ -18,7 +18,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.versions import ERAS, other_era
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
-from foretool.server.upstreams.connection import Connection, ConnectionEvents, HandshakeError, Lost, Request
+from foretool.server.upstreams.connection import Connection, ConnectionEvents, HandshakeError, Lost, Party, Request
 from foretool.storage.records import Era
 
 BACKOFF_S: Final = (0.2, 1.0, 3.0, 10.0, 30.0, 60.0)
@@ -205,6 +205,10 @@ class Lines:
     def askers(self) -> list[Request]:
         """Return the requests in flight in whose course the upstream may speak."""
         return [request for connection in self.connections() for request in connection.askers()]
+
+    def parties(self) -> set[Party]:
+        """Return who has sent requests on the present connections."""
+        return {party for connection in self.connections() for party in connection.parties}
 
     async def end(self) -> None:
         """Close every connection."""

@@ -1,0 +1,99 @@
+"""Clients that share one process of a server, which names no request over stdio: what one of them left behind, what it
+sent by the way, and what comes late reaches no other."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fakes import Asked, FakeClient, FakeLink, FakeUpstream, Json, Stage, proxy_over, text
+from requirements import requirement
+
+pytestmark = pytest.mark.anyio
+
+CAN: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+MESSAGE = "notifications/message"
+ENTRY: Json = {"level": "warning", "data": "of Ann"}
+FEATURES: Json = {"tools": {}, "logging": {}, "completions": {}, "prompts": {}, "resources": {"subscribe": True}}
+
+
+def shared() -> FakeUpstream:
+    """A server whose calls wait."""
+    upstream = FakeUpstream("calc", ["slow", "other"], capabilities=FEATURES)
+    for name in ("slow", "other"):
+        upstream.hold(name)
+    upstream.scripts["prompts/list"] = lambda asked: asked.reply({"prompts": [{"name": "p"}]})
+    upstream.scripts["resources/list"] = lambda asked: asked.reply({"resources": [{"uri": "memo://x", "name": "x"}]})
+    upstream.scripts["resources/templates/list"] = lambda asked: asked.reply({"resourceTemplates": []})
+    return upstream
+
+
+async def ann_and_ben(stage: Stage, *, windows: bool = False) -> tuple[FakeClient, FakeClient]:
+    """Two people with a token each, or two windows."""
+    assert stage.client._front is not None
+    stage.client._front.close()
+    found = [FakeClient(stage.app, principal="" if windows else name, folder=f"/{name}" if windows else "")
+             for name in ("ann", "ben")]  # fmt: skip
+    for client in found:
+        await client.initialize(capabilities=CAN)
+        await client.ask("logging/setLevel", {"level": "debug"})
+        await client.ask("prompts/list")
+        await client.ask("resources/list")
+    return found[0], found[1]
+
+
+async def call(client: FakeClient, upstream: FakeUpstream, name: str) -> tuple[int, Asked]:
+    ident = client.post("tools/call", {"name": f"calc__{name}"})
+    return ident, await upstream.called(name)
+
+
+def leave(client: FakeClient) -> None:
+    assert client._front is not None
+    client._front.close()
+
+
+async def asks(link: FakeLink, message: str = "Of Ann?") -> asyncio.Task[Json]:
+    return asyncio.create_task(link.ask("elicitation/create", {"message": message}))
+
+
+async def heard_nothing(client: FakeClient) -> bool:
+    """Whether a client was asked nothing and told of nothing, once all that was said has arrived."""
+    for _ in range(3):
+        await client.ask("ping")
+    return not client.questions and client.count(MESSAGE) == 0
+
+
+@requirement("question:whose", "log:whose", "log:shared")
+@pytest.mark.parametrize("windows", [False, True])
+@pytest.mark.parametrize("how", ["in flight", "answered"])
+async def test_what_a_server_says_of_somebody_who_has_left_reaches_nobody_who_is_still_there(
+    how: str, windows: bool
+) -> None:
+    upstream = shared()
+    async with proxy_over(upstream) as stage:
+        ann, ben = await ann_and_ben(stage, windows=windows)
+        ident, asked = await call(ann, upstream, "slow")
+        if how == "answered":  # the server works on in the background
+            asked.reply(text("begun"))
+            await ann.result(ident)
+        leave(ann)
+        if not windows:  # windows have one credential
+            upstream.link.say(MESSAGE, ENTRY)
+        told = await (await asks(upstream.link))
+        assert "cannot be told which client" in told["error"]["message"]
+        assert await heard_nothing(ben)
+
+
+@requirement("question:whose")
+async def test_who_has_been_alone_with_a_server_is_asked_also_in_the_course_of_no_call() -> None:
+    upstream = shared()
+    async with proxy_over(upstream) as stage:
+        ann, ben = await ann_and_ben(stage)
+        leave(ann)  # without a call
+        _, asked = await call(ben, upstream, "slow")
+        asked.reply(text("done"))
+        question = await asks(upstream.link, "Of Ben?")
+        ben.respond(await ben.asked("elicitation/create"), {"action": "decline"})
+        assert (await question)["result"] == {"action": "decline"}
+        upstream.link.say(MESSAGE, ENTRY)
+        await ben.heard(MESSAGE)
