@@ -212,7 +212,7 @@ class ClientRegistry:
         Modern clients get log entries only for their own requests. No client sees the work of another credential, or an
         upstream that its profile leaves out.
         """
-        calling = {request.party for request in upstream.lines.askers() if request.party is not None}
+        calling = {request.party for request in upstream.lines.told_of() if request.party is not None}
         readers = self.admitted(upstream.name)
         if calling:
             # The entry may belong to any of these calls, so all callers must have the same credential and profile.

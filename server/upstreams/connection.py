@@ -11,7 +11,7 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -179,6 +179,7 @@ class ServerInfo(Struct):
 class _Askers:
     """The requests during which an upstream may ask or log. A message that names no request may belong to any of them:
     to those in flight, and to those that were given up. Their server may not have read that yet, or work on regardless.
+    Few requests let a server ask; whatever a client has sent may be what a log entry tells of.
     """
 
     def __init__(self, pending: Mapping[int, Request]) -> None:
@@ -203,19 +204,25 @@ class _Askers:
         """Forget a request that was given up: its answer has come."""
         self._given_up.pop(ident, None)
 
-    def all(self) -> list[Request]:
+    def asking(self) -> list[Request]:
+        """Return those during which it may ask."""
+        return [request for request in self._all() if request.method in versions.MAY_ASK]
+
+    def logging(self) -> list[Request]:
+        """Return those that a log entry may tell of."""
+        return [each for each in self._all() if each.party is not None or each.method in versions.MAY_ASK]
+
+    def only(self, requests: Sequence[Request]) -> Request | None:
+        """Return the request in flight to which a message belongs, if all that it may belong to have one owner."""
+        owners = {id(request.owner) for request in requests}
+        return requests[-1] if len(owners) == 1 and requests[-1].id in self._pending else None
+
+    def _all(self) -> list[Request]:
         """Return those that were given up in the last `_GIVEN_UP_S`, then those in flight."""
         if self._given_up:
             since = time.monotonic() - _GIVEN_UP_S
             self._given_up = {ident: kept for ident, kept in self._given_up.items() if kept[1] >= since}
-        requests = (*(request for request, _ in self._given_up.values()), *self._pending.values())
-        return [request for request in requests if request.method in versions.MAY_ASK]
-
-    def only(self) -> Request | None:
-        """Return the request in flight to which a message belongs, if all that it may belong to have one owner."""
-        askers = self.all()
-        owners = {id(request.owner) for request in askers}
-        return askers[-1] if len(owners) == 1 and askers[-1].id in self._pending else None
+        return [*(request for request, _ in self._given_up.values()), *self._pending.values()]
 
 
 class Connection:
@@ -379,6 +386,8 @@ class Connection:
     # -- Receiver: what the link brings
 
     def on_message(self, message: Message, request: int | None) -> None:
+        if self._gone:
+            return  # nobody waits for what comes late, and its ids may be those of another process
         try:
             if message.method is UNSET:
                 self._on_reply(message)
@@ -471,9 +480,11 @@ class Connection:
             return
         elif message.method == "notifications/elicitation/complete":
             self._question_clock.complete(_member(message.params, "elicitationId"))
-        elif message.method == "notifications/message" and request is None:
-            asker = self._askers.only()
-            request = asker.id if asker is not None else None
+        elif message.method == "notifications/message":
+            if request is None and (asker := self._askers.only(self._askers.logging())) is not None:
+                request = asker.id
+            elif request not in self._pending and (request is not None or self._is_leaving):
+                return  # its request is over, or its session
         waiting = self._pending.get(request) if request is not None else None
         go: Callable[[Message], None] = partial(self._events.on_notification, self)
         # Whatever stream it comes on, an announcement belongs to no request.
@@ -504,9 +515,15 @@ class Connection:
         if message.method == "ping":
             self._send_now(Message(id=message.id, result=jsonrpc.EMPTY))
             return
-        waiting = self._pending.get(request) if request is not None else self._askers.only()
+        asking = self._askers.asking() if request is None else []
+        waiting = self._pending.get(request) if request is not None else self._askers.only(asking)
+        if waiting is None and (request is not None or self._is_leaving):
+            over = f"{message.method}: the request that it belongs to is over"
+            ident = None if message.id is UNSET else message.id
+            self._send_now(answer_error(ident, jsonrpc.INVALID_REQUEST, over))
+            return
         # Where a transport cannot tell, any of them may be the one that waits.
-        self._question_clock.stop(message, self.askers() if request is None else [waiting] if waiting else [])
+        self._question_clock.stop(message, asking if request is None else [waiting] if waiting else [])
 
         def answer(reply: Message) -> None:
             if reply.method is UNSET:
@@ -515,9 +532,9 @@ class Connection:
 
         self._events.on_request(message, waiting, answer)
 
-    def askers(self) -> list[Request]:
-        """Return the requests during which the upstream may ask or log."""
-        return self._askers.all()
+    def told_of(self) -> list[Request]:
+        """Return the requests of clients that a log entry may tell of."""
+        return self._askers.logging()
 
     def _send_now(self, message: Message) -> None:
         if self.link is not None and not self._gone:

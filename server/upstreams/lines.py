@@ -202,9 +202,9 @@ class Lines:
         """What the running process wrote in place of messages, in words; "" if it did not."""
         return next((text for connection in self.connections() if (text := connection.noise)), "")
 
-    def askers(self) -> list[Request]:
-        """Return the requests in flight in whose course the upstream may speak."""
-        return [request for connection in self.connections() for request in connection.askers()]
+    def told_of(self) -> list[Request]:
+        """Return the requests of clients that a log entry of the upstream may tell of."""
+        return [request for connection in self.connections() for request in connection.told_of()]
 
     def parties(self) -> set[Party]:
         """Return who has sent requests on the present connections."""

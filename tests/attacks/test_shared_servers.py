@@ -4,10 +4,13 @@ sent by the way, and what comes late reaches no other."""
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
-from fakes import Asked, FakeClient, FakeLink, FakeUpstream, Json, Stage, proxy_over, text
+from fakes import Asked, FakeClient, FakeLink, FakeUpstream, Json, Stage, proxy_over, said, text
 from requirements import requirement
+
+from foretool.server.protocol import jsonrpc
 
 pytestmark = pytest.mark.anyio
 
@@ -97,3 +100,82 @@ async def test_who_has_been_alone_with_a_server_is_asked_also_in_the_course_of_n
         assert (await question)["result"] == {"action": "decline"}
         upstream.link.say(MESSAGE, ENTRY)
         await ben.heard(MESSAGE)
+
+
+BY_THE_WAY: dict[str, Json] = {
+    "completion/complete": {"ref": {"type": "ref/prompt", "name": "calc__p"}, "argument": {"name": "a", "value": "v"}},
+    "resources/subscribe": {"uri": "memo://x"},
+    "resources/read": {"uri": "memo://x"},
+    "prompts/get": {"name": "calc__p"},
+}
+
+
+@requirement("log:whose", "log:shared")
+@pytest.mark.parametrize("method", list(BY_THE_WAY))
+@pytest.mark.parametrize("windows", [False, True])
+async def test_a_log_entry_may_tell_of_whatever_another_client_has_sent(method: str, windows: bool) -> None:
+    upstream = shared()
+    upstream.hold(method)
+    async with proxy_over(upstream) as stage:
+        ann, ben = await ann_and_ben(stage, windows=windows)
+        ann.post(method, BY_THE_WAY[method])
+        await upstream.asked(method)
+        upstream.link.say(MESSAGE, ENTRY)  # hers alone is in flight
+        await ann.heard(MESSAGE)
+        await call(ben, upstream, "other")
+        upstream.link.say(MESSAGE, ENTRY)
+        assert await heard_nothing(ben)
+    assert ann.count(MESSAGE) == 1
+
+
+@requirement("log:whose", "question:whose")
+async def test_what_comes_on_the_stream_of_a_request_that_is_over_goes_nowhere() -> None:
+    upstream = shared()
+    async with proxy_over(upstream) as stage:
+        ann, ben = await ann_and_ben(stage)
+        ident, asked = await call(ann, upstream, "slow")
+        asked.reply(text("done"))
+        await ann.result(ident)
+        leave(ann)
+        await call(ben, upstream, "other")
+        assert isinstance(asked.message.id, int)
+        say_on_stream(upstream.link, asked.message.id, {"method": MESSAGE, "params": ENTRY})
+        question = {"id": "q", "method": "elicitation/create", "params": {"message": "Of Ann?"}}
+        say_on_stream(upstream.link, asked.message.id, question)
+        assert await heard_nothing(ben)
+
+
+def say_on_stream(link: FakeLink, request: int, message: Json) -> None:
+    """As a server over HTTP does, on the stream of one request of ours."""
+    link.receiver.on_message(jsonrpc.decode(json.dumps({"jsonrpc": "2.0", **message}).encode()), request)
+
+
+@requirement("log:whose", "question:whose", "call:progress")
+async def test_a_process_that_has_ended_says_nothing_more_although_the_next_one_counts_from_the_beginning() -> None:
+    upstream = shared()
+    async with proxy_over(upstream) as stage:
+        ann, ben = await ann_and_ben(stage)
+        ident, _ = await call(ann, upstream, "slow")
+        old = upstream.link
+        lost = await asks(old)
+        asked_ann = await ann.asked("elicitation/create")
+        old.die()
+        await ann.reply(ident)
+        own, asked = await call(ben, upstream, "other")
+        late: list[Json] = [
+            {"id": asked.message.id, "result": text("of Ann")},
+            {"method": "notifications/progress", "params": {"progressToken": asked.message.id, "progress": 1}},
+            {"method": MESSAGE, "params": ENTRY},
+            {"id": "calc-1", "method": "elicitation/create", "params": {"message": "Of Ann?"}},
+        ]
+        for message in late:
+            old.receiver.on_message(jsonrpc.decode(json.dumps({"jsonrpc": "2.0", **message}).encode()), None)
+        assert await heard_nothing(ben)
+        question = await asks(upstream.link, "Of Ben?")  # by the id that the old process had used
+        asked_ben = await ben.asked("elicitation/create")
+        ann.respond(asked_ann, {"action": "accept", "content": {"of": "Ann"}})
+        ben.respond(asked_ben, {"action": "accept", "content": {"of": "Ben"}})
+        assert (await question)["result"]["content"] == {"of": "Ben"}
+        asked.reply(text("of Ben"))
+        assert said(await ben.result(own)) == "of Ben"
+        lost.cancel()
