@@ -137,6 +137,8 @@ class ServerRequests:
 
     def on_request(self, upstream: Upstream, message: Message, request: Request | None, answer: Answer) -> None:
         """Put a request of a legacy upstream to the client it is for. `request`: in whose course it came, if known."""
+        # Two open questions with one id: an answer to the first would be taken for one to the second.
+        self.withdraw(upstream, message.id, "its server asks something else by the same id")
         admitted = self._limit.admit(upstream.key, message, request, answer)
         if admitted is None:
             return

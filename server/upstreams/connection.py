@@ -206,18 +206,18 @@ class _Askers:
 
     def asking(self) -> list[Request]:
         """Return those during which it may ask."""
-        return [request for request in self._all() if request.method in versions.MAY_ASK]
+        return [request for request in self.all() if request.method in versions.MAY_ASK]
 
     def logging(self) -> list[Request]:
         """Return those that a log entry may tell of."""
-        return [each for each in self._all() if each.party is not None or each.method in versions.MAY_ASK]
+        return [each for each in self.all() if each.party is not None or each.method in versions.MAY_ASK]
 
     def only(self, requests: Sequence[Request]) -> Request | None:
         """Return the request in flight to which a message belongs, if all that it may belong to have one owner."""
         owners = {id(request.owner) for request in requests}
         return requests[-1] if len(owners) == 1 and requests[-1].id in self._pending else None
 
-    def _all(self) -> list[Request]:
+    def all(self) -> list[Request]:
         """Return those that were given up in the last `_GIVEN_UP_S`, then those in flight."""
         if self._given_up:
             since = time.monotonic() - _GIVEN_UP_S
@@ -409,8 +409,9 @@ class Connection:
 
     def on_too_large(self, request: int | None, limit: int) -> None:
         if request is None:
-            waiting = [each for each in self._pending.values() if each.method != "subscriptions/listen"]
-            request = waiting[0].id if len(waiting) == 1 else 0
+            requests = [each for each in self._askers.all() if each.method != "subscriptions/listen"]
+            request = requests[0].id if len(requests) == 1 else 0
+        self._askers.discard(request)
         if (asked := self._pending.pop(request, None)) is not None:
             reason = f"its answer is larger than {limit / 2**20:g} MiB; raise max_message_mib to read it"
             asked.reply(Lost(reason, sent=True, is_too_large=True))
@@ -522,6 +523,7 @@ class Connection:
             ident = None if message.id is UNSET else message.id
             self._send_now(answer_error(ident, jsonrpc.INVALID_REQUEST, over))
             return
+        self._question_clock.go_on(message.id)  # of an earlier question with this id
         # Where a transport cannot tell, any of them may be the one that waits.
         self._question_clock.stop(message, asking if request is None else [waiting] if waiting else [])
 

@@ -179,3 +179,43 @@ async def test_a_process_that_has_ended_says_nothing_more_although_the_next_one_
         asked.reply(text("of Ben"))
         assert said(await ben.result(own)) == "of Ben"
         lost.cancel()
+
+
+@requirement("question:whose", "question:withdrawn")
+async def test_an_answer_to_a_question_goes_to_no_other_question_whose_id_its_server_uses_again() -> None:
+    upstream = shared()
+    async with proxy_over(upstream) as stage:
+        ann, ben = await ann_and_ben(stage)
+        ident, asked = await call(ann, upstream, "slow")
+        lost = await asks(upstream.link)
+        of_ann = await ann.asked("elicitation/create")
+        asked.reply(text("without waiting for the answer"))
+        await ann.result(ident)
+        await call(ben, upstream, "other")
+        upstream.link._last = 0
+        question = await asks(upstream.link, "Of Ben?")
+        of_ben = await ben.asked("elicitation/create")
+        assert (await ann.heard("notifications/cancelled"))["requestId"] == of_ann["id"]
+        ann.respond(of_ann, {"action": "accept", "content": {"of": "Ann"}})
+        for wrong in (of_ben["id"], "calc-1", 1, 1.0, True, 10**40, None, []):
+            ann.write({"jsonrpc": "2.0", "id": wrong, "result": {"action": "accept", "content": {"of": "Ann"}}})
+        await ann.ask("ping")
+        assert not question.done()
+        for content in ({"of": "Ben"}, {"of": "nobody: an answer counts once"}):
+            ben.respond(of_ben, {"action": "accept", "content": content})
+        assert (await question)["result"]["content"] == {"of": "Ben"}
+        lost.cancel()
+
+
+@requirement("limits:size")
+async def test_an_answer_over_the_size_limit_that_nobody_waits_for_is_not_said_to_be_another_clients() -> None:
+    upstream = shared()
+    async with proxy_over(upstream) as stage:
+        ann, ben = await ann_and_ben(stage)
+        given_up, _ = await call(ann, upstream, "slow")
+        ann.notify("notifications/cancelled", {"requestId": given_up})
+        own, asked = await call(ben, upstream, "other")
+        await asyncio.sleep(60)  # whatever foretool itself has asked for is over
+        upstream.link.receiver.on_too_large(None, 1 << 20)  # its id comes last
+        asked.reply(text("of Ben"))
+        assert said(await ben.result(own)) == "of Ben"
