@@ -52,16 +52,26 @@ class Subscriptions:
     def _subscribe(self, exchange: Exchange, upstream: Upstream) -> None:
         uri = jsonrpc.text(exchange.params["uri"]) or ""
 
+        subscribed = self._legacy.setdefault((upstream.name, uri), set())
+        is_new = exchange.client not in subscribed
+        # At once, so that nobody who unsubscribes meanwhile ends it.
+        subscribed.add(exchange.client)
+
         def on_reply(at: Exchange, reply: Reply) -> None:
             if not isinstance(reply, Lost) and reply.error is UNSET:
-                self._legacy.setdefault((upstream.name, uri), set()).add(at.client)
                 upstream.subscriptions.add(upstream.era_for("legacy"), [uri], asked=True)
+            elif is_new:
+                take_back()
             self._forwarder.answer(at, upstream, reply)
 
+        def take_back() -> None:
+            self._leave(exchange.client, uri)
+            self._release([uri])
+
         if upstream.era_for("legacy") == "legacy":
+            exchange.on_drop = take_back if is_new else None
             self._forwarder.forward(exchange, upstream, exchange.params, on_reply)
             return
-        self._legacy.setdefault((upstream.name, uri), set()).add(exchange.client)
         upstream.subscriptions.add(upstream.era_for("legacy"), [uri])
         exchange.result(jsonrpc.EMPTY)
 

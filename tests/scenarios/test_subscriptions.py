@@ -239,3 +239,35 @@ async def test_what_a_modern_client_listens_to_before_its_upstream_turns_out_to_
         await modern.call_tool("a__add", {})
     assert upstream.count(SUBSCRIBE) == 1
     assert modern.count(UPDATED) == 1
+
+
+@requirement("subscriptions:ended")
+@pytest.mark.parametrize("ending", ["reply", "error", "cancelled"])
+async def test_who_unsubscribes_does_not_end_what_another_client_is_subscribing_to(ending: str) -> None:
+    upstream = library()
+    async with proxy_over(upstream) as stage:
+        one, other = stage.client, stage.connect()
+        for client in (one, other):
+            await client.initialize()
+            await client.ask("resources/list")
+        await one.ask(SUBSCRIBE, {"uri": URI})
+        upstream.hold(SUBSCRIBE)
+        wanted = other.post(SUBSCRIBE, {"uri": URI})
+        asked = await upstream.asked(SUBSCRIBE, 2)
+        await one.ask(UNSUBSCRIBE, {"uri": URI})
+        assert upstream.count(UNSUBSCRIBE) == 0
+        if ending == "reply":
+            asked.reply({})
+            await other.result(wanted)
+            upstream.link.say(UPDATED, {"uri": URI})
+            await other.heard(UPDATED)
+        elif ending == "error":
+            asked.fail(-32603, "full")
+            await other.reply(wanted)
+        else:
+            other.notify("notifications/cancelled", {"requestId": wanted})
+        if ending != "reply":  # now nobody wants it
+            await upstream.asked(UNSUBSCRIBE)
+            upstream.link.say(UPDATED, {"uri": URI})
+            await other.ask("ping")
+    assert one.count(UPDATED) == 0 and other.count(UPDATED) == (1 if ending == "reply" else 0)
