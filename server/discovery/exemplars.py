@@ -3,7 +3,7 @@
 ITR shows with a tool one or two past calls. A schema says what a call may hold; past calls say what it holds in
 practice, such as the two of twenty optional arguments that this user needs. Names and types are shown, values are
 not: a value on record may be another person's, a secret, or words that somebody planted for a model to read again.
-Names that are not plain are left out, because a client types them.
+So may a name that the schema lacks, because a client types it: a call with one is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from foretool.retrieval.tokens import estimate
-from foretool.server.catalog.signatures import plain_arguments, required_arguments, signature
+from foretool.server.catalog.signatures import all_arguments, plain_arguments, required_arguments, signature
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.translate import argument_shape
 from foretool.storage.engine import StorageError
@@ -63,7 +63,8 @@ class Exemplars:
         return "\n".join((HEAD, *lines)) if lines else ""
 
     def _line(self, tool: Tool) -> str:
-        worked, failed = self._worked.get(tool.id, Counter()), self._failed.get(tool.id, Counter())
+        known = all_arguments(tool)
+        worked, failed = (_of_schema(shapes.get(tool.id, Counter()), known) for shapes in (self._worked, self._failed))
         failure = _write_failure(tool, worked, failed)
         if not worked:
             return failure
@@ -86,6 +87,11 @@ class Exemplars:
             if arguments is not None:
                 shapes = self._worked if event.ok else self._failed
                 shapes.setdefault(ToolId(event.text), Counter())[_shape(arguments)] += 1
+
+
+def _of_schema(shapes: Counter[Shape], known: set[str]) -> Counter[Shape]:
+    """Return the shapes whose names a schema knows."""
+    return Counter({shape: count for shape, count in shapes.items() if known.issuperset(name for name, _ in shape)})
 
 
 def _write_failure(tool: Tool, worked: Counter[Shape], failed: Counter[Shape]) -> str:

@@ -219,3 +219,17 @@ async def test_an_answer_over_the_size_limit_that_nobody_waits_for_is_not_said_t
         upstream.link.receiver.on_too_large(None, 1 << 20)  # its id comes last
         asked.reply(text("of Ben"))
         assert said(await ben.result(own)) == "of Ben"
+
+
+@requirement("trust:data:past-values")
+async def test_no_answer_shows_a_name_that_another_client_made_up_for_an_argument() -> None:
+    schema = {"type": "object", "properties": {"customer": {"type": "string"}}, "additionalProperties": True}
+    store = {"name": "store", "description": "Store facts about a customer", "inputSchema": schema}
+    async with proxy_over(FakeUpstream("crm", [store])) as stage:
+        ann, ben = (FakeClient(stage.app, principal=name) for name in ("ann", "ben"))
+        for client in (ann, ben):
+            await client.initialize()
+        for _ in range(3):
+            await ann.call_tool("crm__store", {"customer": "c", "merger_with_acme": True})
+        found = said(await ben.call_tool("discover_tools", {"task": "store facts about a customer"}))
+    assert "crm__store" in found and "acme" not in found

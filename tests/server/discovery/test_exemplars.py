@@ -15,7 +15,7 @@ from foretool.storage.records import Event, Tool, ToolId
 
 
 def tool(name: str, *required: str) -> Tool:
-    properties = {each: {"type": "string"} for each in (*required, "head", "tail")}
+    properties = {each: {} for each in (*required, "head", "tail", "deep", "many", "yes")}
     definition = {"name": name, "inputSchema": {"type": "object", "properties": properties, "required": required}}
     return Tool(ToolId(name), "s", name, json.dumps(definition).encode(), "h")
 
@@ -62,6 +62,14 @@ def test_no_value_is_shown_where_nobody_says_whose_it_is() -> None:
 @pytest.mark.parametrize("arguments", ["", "{", "[]", "5", "{" * 4096 + "{"])
 def test_what_is_not_on_record_is_passed_over(arguments: str) -> None:
     assert written([Event(1.0, "call", "s__read", arguments=arguments)], tool("s__read", "path")) == ""
+
+
+def test_a_call_with_a_name_that_the_schema_lacks_is_left_out() -> None:
+    events = [call("s__read", path="string", project_aurora="number"), call("s__read", path="string", head="number")]
+    events += [call("s__read", ok=False, project_aurora="number")] * 2
+    assert written(events, tool("s__read", "path")) == (
+        f"{HEAD}\ns__read(head: number, path: string) worked 1 of 1 times"
+    )
 
 
 @requirement("itr:exemplars")
