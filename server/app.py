@@ -32,7 +32,7 @@ from foretool.server.recording.store_watch import StoreWatch
 from foretool.server.reload import Reloader
 from foretool.server.transports.guard import Guard, Job
 from foretool.server.transports.pipes import Turn
-from foretool.server.transports.tasks import TICK_S
+from foretool.server.transports.tasks import TICK_S, in_slices
 from foretool.server.transports.upstream.base import Authorizer
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.trust.policy import TrustPolicy
@@ -246,6 +246,7 @@ class App:
             Job("models", lambda: models.tick(has_listed=bool(self.lists.views())), models),
             Job("config", self.reloader.look),
             Job("refresh", lambda: self.refresher.tick(next((each.era for each in self.clients), None))),
+            Job("sizes", lambda: in_slices(self.memory.note_size())),
             Job("sign-ins", lambda: housekeeping.follow_sign_ins(self.upstreams, self.clients)),
             Job("memory", memory.tick),
             Job("answers' tokens", self.answering.answer_tokens.count),

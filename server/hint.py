@@ -268,13 +268,13 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     from foretool.retrieval.confidence import level
     from foretool.retrieval.pipeline import Pipeline
     from foretool.retrieval.ranking import Query
+    from foretool.server.catalog.known_lists import find_known
     from foretool.server.catalog.server_words import read_server_names
-    from foretool.server.config.servers import fingerprint
     from foretool.server.hints.texts import MOST, Hint, Mark, write_prompt_hint
     from foretool.server.trust.policy import Reach
     from foretool.storage.records import working_set_key
 
-    reached = {name: fingerprint(server) for name, server in config.servers.items()}
+    reached = find_known(store, config.servers.values())
     reach = Reach(config.profiles[profile], config.servers, config.settings)
     corpus, tools = _read_kept(config, store, reached, reach, text) or _read_heads(config, store, reached, reach, text)
     working_set = store.serving.working_set(working_set_key(profile, "frozen"))

@@ -13,8 +13,8 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.known_lists import find_known
 from foretool.server.config.loader import Config
-from foretool.server.config.servers import fingerprint
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.findings import TextFinding, find_in_text, find_suspicious
@@ -95,7 +95,7 @@ def report(inspection: Inspection) -> Iterator[tuple[str, Literal["ok", "warning
 def inspect_store(config: Config, store: Store) -> Inspection:
     """Look at what the store remembers of the servers of a config, without starting them."""
     catalog = Catalog(list(config.servers.values()), store.catalog.exposed_names(), prefixes=config.prefixes)
-    known = store.catalog.load([(server.name, fingerprint(server)) for server in config.servers.values()])
+    known = store.catalog.load(list(find_known(store, config.servers.values()).items()))
     for record, tools in known:
         catalog.load(record.name, tools, record.instructions)
     catalog.settle()

@@ -181,6 +181,9 @@ class UpstreamRecord(Struct, frozen=True):
     """When it last answered `tools/list`; 0 if never."""
     lacks: Era | None = None
     """The era that it is known not to support."""
+    likeness: str = ""
+    """Hash of what it runs, with the program by its name alone, or of its address; "" of one that an earlier foretool
+    saved."""
 
 
 SHELL_CLIENT: Final = "foretool call"
@@ -377,6 +380,18 @@ class CostSum(Struct, frozen=True):
     rated_read_tokens: int = 0
     refused: int = 0
     failed: int = 0
+    rated_refused: int = 0
+
+
+class CatalogSize(Struct, frozen=True):
+    """What the definitions of all tools took in one `PERIOD_S` in which that changed."""
+
+    period: int
+    """Number of the period since 1970."""
+    most: int
+    """Tokens: the most in this period, what they took at its beginning included."""
+    last: int
+    """Tokens at its end, and until the next change."""
 
 
 class Prompt(Struct, frozen=True):

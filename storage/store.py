@@ -28,7 +28,12 @@ from foretool.storage.sql.retention import RetentionStore
 from foretool.storage.sql.sessions import ClientLedger, ServingStore, SessionStore
 
 _STATISTICS = """
-    SELECT (SELECT count(*) FROM upstreams), (SELECT count(*) FROM tools), (SELECT count(*) FROM tool_versions),
+    SELECT (SELECT count(DISTINCT name) FROM upstreams), (
+            SELECT count(*) FROM (
+                SELECT DISTINCT upstreams.name AS upstream, tools.name FROM tools
+                JOIN upstreams ON upstreams.id = tools.upstream
+            ) AS known
+        ), (SELECT count(*) FROM tool_versions),
         (SELECT count(*) FROM sessions), (SELECT count(*) FROM exposures), (SELECT count(*) FROM discoveries), (
             SELECT coalesce((SELECT count FROM costs_marks WHERE name = 'calls'), 0) + count(*) FROM calls
             WHERE id > ?

@@ -94,5 +94,5 @@ def _show_tool(app: App, missed: Sequence[MissCount], listed: Collection[ToolId]
 def _start(servers: Sequence[ListedServer]) -> list[Todo]:
     if not servers:
         return [Todo("Run foretool init", "no server yet; it takes over those of your clients")]
-    new = name_some([each.name for each in servers if each.condition == "new"], _NAMED)
+    new = name_some([each.name for each in servers if each.is_unlisted], _NAMED)
     return [Todo("Run foretool doctor", f"it starts {new} once, to learn what tools there are")] if new else []

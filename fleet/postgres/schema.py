@@ -46,9 +46,18 @@ def count_refused_and_failed_calls(run: Run) -> None:
         run(f"ALTER TABLE costs ADD COLUMN {name} bigint NOT NULL DEFAULT 0")
 
 
+def keep_sizes_of_all_tools(run: Run) -> None:
+    """Keep what all tools took at each time, so that past calls are not priced with the tools of today; and what stays
+    the same of a server when its command is written otherwise."""
+    run(create_table("catalog_sizes", "*period int, most int, last int"))
+    run("ALTER TABLE costs ADD COLUMN rated_refused bigint NOT NULL DEFAULT 0")
+    run("ALTER TABLE upstreams ADD COLUMN likeness text COLLATE \"C\" NOT NULL DEFAULT ''")
+
+
 _STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("first_probability", add_first_probability), ("misses_by_kind", count_misses_by_kind),
     ("refused_and_failed_calls", count_refused_and_failed_calls),
+    ("sizes_of_all_tools", keep_sizes_of_all_tools),
 )  # fmt: skip
 """The steps after `BASE`, in order. What a released step creates never changes."""
 NEWEST: Final = BASE + len(_STEPS)

@@ -28,8 +28,8 @@ from foretool.storage.engine import StorageError
 from foretool.storage.records import MissCount, MissFilter
 
 _STYLES: Final[dict[Condition, str]] = {
-    "running": "green", "starting": "yellow", "failing": "red", "idle": "", "new": "yellow", "disabled": "dim",
-    "wrong": "red",
+    "running": "green", "starting": "yellow", "failing": "red", "idle": "", "new": "yellow", "edited": "yellow",
+    "disabled": "dim", "wrong": "red",
 }  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def _print(found: list[ListedServer]) -> None:
             output.say(f"{each.name}: {each.held}; nobody has approved this: foretool review {each.name}", "yellow")
     if failing := [each.name for each in found if each.condition == "failing"]:
         output.say(f"To see why {' and '.join(failing[:3])} fail{'s' if len(failing) == 1 else ''}: foretool doctor")
-    if new := [each.name for each in found if each.condition == "new"]:
+    if new := [each.name for each in found if each.is_unlisted]:
         output.say(f"Tools not known yet: {', '.join(new)}. To start each once: foretool doctor")
 
 
@@ -168,7 +168,7 @@ def next_step(state: Overview) -> tuple[str, str]:
             "foretool review",
             f"shows what {name_some(held, _NAMED)} changed; nothing of it is served before you approve it",
         )
-    if new := [each.name for each in enabled if each.condition == "new"]:
+    if new := [each.name for each in enabled if each.is_unlisted]:
         return (
             "foretool doctor",
             f"starts {name_some(new, _NAMED)} once, to see whether {'it works' if len(new) == 1 else 'they work'}",

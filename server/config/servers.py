@@ -218,6 +218,20 @@ def fingerprint(server: Server) -> str:
     return sha256(msgspec.json.encode(reached)).hexdigest()[:16]
 
 
+def likeness(server: Server) -> str:
+    """Return 16 hex digits of SHA-256 over what the server runs, with the program by its name alone, or over its
+    address.
+
+    It stays the same where a command gets the full path of its program, a variable or another folder. What is known of
+    such a server holds until it has listed its tools again.
+    """
+    from hashlib import sha256
+
+    entry = server.entry
+    program = entry.command.rpartition("/")[2] if entry.command else entry.command
+    return sha256(msgspec.json.encode((server.type, program, entry.args, entry.url))).hexdigest()[:16]
+
+
 CLIENT_FOLDERS = (f"${{{WORKING_FOLDER}", "${workspaceRoot", "${cwd", "${PWD", "${env:PWD")
 """How a `cwd` says that it is the folder in which the client started foretool."""
 

@@ -15,7 +15,7 @@ from foretool.server.upstreams.memory import find_running, states_by_upstream
 from foretool.server.upstreams.upstream import State
 from foretool.storage.records import Failure, UpstreamState
 
-Condition = Literal["running", "starting", "failing", "idle", "new", "disabled", "wrong"]
+Condition = Literal["running", "starting", "failing", "idle", "new", "edited", "disabled", "wrong"]
 
 CONDITIONS: Final[dict[Condition, str]] = {
     "running": "a proxy uses it now",
@@ -23,6 +23,7 @@ CONDITIONS: Final[dict[Condition, str]] = {
     "failing": "it could not be used when it was last tried",
     "idle": "its tools are known, and no proxy runs it now",
     "new": "it was never started, so its tools are not known",
+    "edited": "its entry has changed since it last listed its tools, so these are not known",
     "disabled": "your config has switched it off",
     "wrong": "its entry in the config cannot be used",
 }
@@ -60,15 +61,23 @@ class ListedServer(Struct, frozen=True):
     def is_well(self) -> bool:
         return self.condition not in ("failing", "wrong")
 
+    @property
+    def is_unlisted(self) -> bool:
+        """Whether its tools are not known, and it has not failed."""
+        return self.condition in ("new", "edited")
+
 
 def list_servers(app: App, config: Config, entries: Mapping[str, object]) -> list[ListedServer]:
     """Return the servers in the order of the file. `entries` is what the file says of them."""
     states = states_by_upstream(find_running(app.store.serving.states()))
+    known = app.store.catalog.names()
     held = [each for each in app.store.approvals.undecided() if each.state == "held"]
     found = []
     for name in config.prefixes:
         failure = app.upstreams.failure(name)
         condition, error = _condition(name, config, states.get(name), failure, app.upstreams.unlisted())
+        if condition == "new" and name in known:
+            condition = "edited"
         tools = app.catalog.of(name) if name in config.servers else []
         entry, waiting = entries.get(name), [each for each in held if each.server == name]
         if condition != "failing":

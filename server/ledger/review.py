@@ -12,8 +12,8 @@ from typing import Final
 from msgspec import Struct
 from rich.text import Text
 
+from foretool.server.catalog.known_lists import find_known
 from foretool.server.config.loader import Config
-from foretool.server.config.servers import fingerprint
 from foretool.server.ledger.diffs import diff_definitions, diff_texts
 from foretool.server.local.opening import forget_answers
 from foretool.server.protocol import jsonrpc
@@ -100,7 +100,7 @@ def _read_change(store: Store, held: Definition, names: Names) -> DefinitionChan
 
 
 def _known_names(config: Config, store: Store) -> Names:
-    known = store.catalog.load([(server.name, fingerprint(server)) for server in config.servers.values()])
+    known = store.catalog.load(list(find_known(store, config.servers.values()).items()))
     return Names(
         (tool.upstream, tool.name, jsonrpc.member(jsonrpc.Raw(tool.definition), "description") or "")
         for _, tools in known

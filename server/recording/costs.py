@@ -2,8 +2,10 @@
 
 A turn is one request of the model: a call, or a discovery. At each turn it reads the list again, and every answer and
 hint that came earlier in the same task. The full list would have been read at each call, and no discovery would have
-been needed. The log is added up part by part, by quarters of an hour, so that nobody has to read all of it; see
-`storage.sql.costs.CostStore`. The same words mean the same in `bench/learning/costs.py`.
+been needed. A call counts there only if it reached a server: of those that foretool refused nobody knows whether they
+would have been made. The list is as large as all tools were then (`Prices`). The log is added up part by part, by
+quarters of an hour, so that nobody has to read all of it; see `storage.sql.costs.CostStore`. The same words mean the
+same in `bench/learning/costs.py`.
 
 `CostKeeper` adds up the log for `foretool status --stats` and the page in the background, a little at a time, in a
 thread. The log of an earlier version is added up in the same way, from its start; until then those who ask read what is
@@ -30,7 +32,7 @@ from foretool.storage.engine import StorageError
 from foretool.storage.episodes import GAP_S, PROMPT_S, cut_log
 from foretool.storage.opening import open_store
 from foretool.storage.places import StorePlace
-from foretool.storage.records import FAILED, PERIOD_S, SHELL_CLIENT, CostEvent, CostSum, LogPart
+from foretool.storage.records import FAILED, PERIOD_S, SHELL_CLIENT, CatalogSize, CostEvent, CostSum, LogPart
 from foretool.storage.store import Store
 
 _EVERYTHING: Final = 1 << 60
@@ -78,11 +80,12 @@ class Costs(Struct):
     read_tokens: int = 0
     """Tokens of the list, answers and hints, counted at each turn in which they stood before the model."""
     full_tokens: int = 0
-    """What the list of all tools would have taken, counted at each call."""
+    """What a list of all tools would have taken as they were then, counted at each call that reached a server."""
     rated_tasks: int = 0
     """Those of the tasks whose end is known. Rates are formed from these tasks, and only where they are at least
     `FEWEST`: not from searches that no call followed, nor from what a client is about."""
     rated_calls: int = 0
+    rated_refused: int = 0
     rated_hidden: int = 0
     rated_misses: int = 0
     """Calls of these tasks whose tool neither the list nor a hint had shown."""
@@ -91,6 +94,11 @@ class Costs(Struct):
     rated_full_tokens: int = 0
     own_search_tokens: int = 0
     """What a client with a search of its own would have read for these tasks, as `estimate_own_search` says."""
+
+    @property
+    def sent(self) -> int:
+        """Calls that reached a server."""
+        return self.calls - self.refused
 
     @property
     def has_rates(self) -> bool:
@@ -130,20 +138,22 @@ def say_calls(calls: int, refused: int, failed: int) -> str:
 
 def say_saving(costs: Costs) -> str:
     """Say what models read of foretool, what they would have read of all tools in the same calls, and the difference.
-    With all tools before it a model need not search, so a search counts on our side alone."""
+    With all tools before it a model need not search, and makes no call that foretool alone refuses, so these count on
+    our side alone."""
     gained = costs.full_tokens - costs.read_tokens
     outcome = f"foretool saved {gained:,}" if gained >= 0 else f"foretool cost {-gained:,} more"
-    searches, alone = (
-        (f" and {plural(costs.discoveries, 'search')}", " without a search") if costs.discoveries else ("", "")
-    )
+    searches = f" and {plural(costs.discoveries, 'search')}" if costs.discoveries else ""
+    alone = " without a search" if costs.discoveries else ""
+    reached = f"{'call that' if costs.sent == 1 else 'calls that'} reached a server" if costs.refused else ""
+    same = f"the {costs.sent:,} {reached}" if reached else f"the same {'call' if costs.calls == 1 else 'calls'}"
     rate = ""
     if costs.saved is not None:
         share = f"{costs.saved:.1%} less" if costs.saved >= 0 else f"{-costs.saved:.1%} more"
         rate = f" Over {plural(costs.rated_tasks, 'task')} whose end is known it is {share}."
     return (
         f"In {plural(costs.calls, 'call')}{searches} models read about {plural(costs.read_tokens, 'token')} of lists,"
-        f" answers and hints. With all tools of today listed, the same"
-        f" {'call' if costs.calls == 1 else 'calls'}{alone} would have read {costs.full_tokens:,}: {outcome}.{rate}"
+        f" answers and hints. With all tools listed, as they were then, {same}{alone} would have read"
+        f" {costs.full_tokens:,}: {outcome}.{rate}"
     )
 
 
@@ -157,23 +167,50 @@ def add_costs(rows: Iterable[Costs], client: str) -> Costs:
 
 
 def read_costs(store: Store, since: float, now: float, full: int, *, reads_rest: bool = True) -> list[Costs]:
-    """Return the costs since a time by day and client, the latest day first. `full`: tokens of the list of all tools;
-    `reads_rest`: whether to read what is not added up, of which there may be much after an upgrade.
+    """Return the costs since a time by day and client, the latest day first. `full`: tokens of the list of all tools
+    today, with which calls are priced where no other size is on record; `reads_rest`: whether to read what is not added
+    up, of which there may be much after an upgrade.
 
     What is added up already is read as it is; the rest of the log is read itself, so this serves commands and never the
     request path. Times count by quarters of an hour.
     """
     with store.snapshot():
         rest = add_up(store, store.costs.part(_EVERYTHING, since - GAP_S), None, now)[0] if reads_rest else []
-        sums = [*store.costs.sums(since), *(each for each in rest if each.period >= since // PERIOD_S)]
+        prices = Prices(store.costs.sizes(), full)
+        sums = [*store.costs.sums(since, prices.cuts), *(each for each in rest if each.period >= since // PERIOD_S)]
     found: dict[Row, Costs] = {}
     for each in (one for one in sums if one.client != SHELL_CLIENT):
         row = _row(found, each.period * PERIOD_S, each.client)
         for name in CostSum.__struct_fields__[2:]:
             setattr(row, name, getattr(row, name) + getattr(each, name))
-        row.full_tokens += full * each.calls
-        row.rated_full_tokens += full * each.rated_calls
+        price = prices.at(each.period)
+        row.full_tokens += price * (each.calls - each.refused)
+        row.rated_full_tokens += price * (each.rated_calls - each.rated_refused)
     return sorted(found.values(), key=lambda each: (each.day, each.calls, each.client), reverse=True)
+
+
+class Prices:
+    """What a list of all tools took in each quarter of an hour: the most, where that has changed within it. Before the
+    first size on record it is that size; without any it is `today`."""
+
+    def __init__(self, sizes: Sequence[CatalogSize], today: int) -> None:
+        self.cuts: list[int] = []
+        """The quarters with which another price begins, in order."""
+        self._tokens = [sizes[0].most if sizes else today]
+        for size in sizes:
+            self._begin(size.period, size.most)
+            self._begin(size.period + 1, size.last)
+
+    def _begin(self, period: int, tokens: int) -> None:
+        if self.cuts and self.cuts[-1] == period:
+            self._tokens[-1] = tokens
+        elif tokens != self._tokens[-1]:
+            self.cuts.append(period)
+            self._tokens.append(tokens)
+
+    def at(self, period: int) -> int:
+        """Return the tokens in a quarter of an hour."""
+        return self._tokens[bisect_right(self.cuts, period)]
 
 
 def count_shell_calls(store: Store, now: float) -> int:
@@ -191,8 +228,8 @@ def estimate_own_search(rows: Iterable[Costs], names: int, tokens: float) -> Non
     `names`: tokens of the names of all tools; `tokens`: those of a definition in the mean.
     """
     for row in rows:
-        turns = row.rated_calls + row.rated_tasks
-        row.own_search_tokens = names * turns + round(_FOUND * tokens * row.rated_calls)
+        sent = row.rated_calls - row.rated_refused
+        row.own_search_tokens = names * (sent + row.rated_tasks) + round(_FOUND * tokens * sent)
 
 
 def add_next(store: Store, now: float, most: int) -> bool:
@@ -310,6 +347,7 @@ def _add_stretch(
                 row.failed += turn.outcome in FAILED
                 row.hidden += is_hidden
                 row.rated_calls += is_rated
+                row.rated_refused += is_rated and turn.outcome == "refused"
                 row.rated_hidden += is_rated and is_hidden
             else:
                 row.discoveries += 1

@@ -20,9 +20,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.known_lists import find_known
+from foretool.server.catalog.snapshot import Snapshot
 from foretool.server.catalog.word_index import digest_inputs
 from foretool.server.config.loader import LiveConfig
-from foretool.server.config.servers import Server, fingerprint
+from foretool.server.config.servers import Server, fingerprint, likeness
 from foretool.server.system.processes import is_running, machine_name
 from foretool.server.upstreams.failure_memory import FailureMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -110,6 +112,9 @@ class UpstreamMemory:
         self._machine = machine_name()
         self._beat_at = time.monotonic()
         self._fingerprints: dict[str, str] = {}
+        self._known_as: dict[str, str] = {}
+        """Under which fingerprint the store has what is known of each server: that of an earlier entry, until the
+        present one has listed its tools."""
         self._listed_at: dict[str, float] = {}
         self._records: dict[str, UpstreamRecord] = {}
         """What the store has, or is to have, about each upstream."""
@@ -117,20 +122,27 @@ class UpstreamMemory:
         """Upstreams whose state is to be written."""
         self._unsaved: set[str] = set()
         """Upstreams whose tools the store has refused."""
+        self._sized: Snapshot | None = None
+        """The state of the catalog of which the store has the size."""
         self._timer: asyncio.TimerHandle | None = None
 
     def load(self, servers: Sequence[Server]) -> dict[str, UpstreamRecord]:
         """Take what the store knows of these servers into catalog and registry; return the records by name. A store
-        that cannot be read knows none."""
-        self._fingerprints |= {server.name: fingerprint(server) for server in servers}
+        that cannot be read knows none. What an earlier entry of a server listed that ran the same counts as listed too
+        long ago."""
+        own = {server.name: fingerprint(server) for server in servers}
+        self._fingerprints |= own
+        self._known_as |= own
         self.failures.load(servers)
         known: list[tuple[UpstreamRecord, list[Tool]]] = []
         with contextlib.suppress(StorageError):
-            known = self._store.catalog.load([(server.name, self._fingerprints[server.name]) for server in servers])
+            found = find_known(self._store, servers)
+            known = self._store.catalog.load(list(found.items()))
+            self._known_as |= found
         for record, tools in known:
             self._catalog.load(record.name, tools, record.instructions)
             self._upstreams.remember(record.name, json.loads(record.capabilities or "{}"), len(tools))
-            self._listed_at[record.name] = record.listed_at
+            self._listed_at[record.name] = record.listed_at if record.fingerprint == own[record.name] else 0.0
             self._records[record.name] = record
         self._catalog.settle()
         return {record.name: record for record, _ in known}
@@ -138,11 +150,11 @@ class UpstreamMemory:
     def digest_inputs(self) -> str:
         """Return a digest of everything in the config that tools and their names follow from."""
         config = self._config.now
-        return digest_inputs(list(config.servers.values()), config.prefixes, self._fingerprints)
+        return digest_inputs(list(config.servers.values()), config.prefixes, self._known_as)
 
     def take_up(self, names: Iterable[str]) -> None:
         """Add to the catalog what the store has of these servers, because somebody has decided about them."""
-        keys = [(name, self._fingerprints[name]) for name in names if name in self._fingerprints]
+        keys = [(name, self._known_as[name]) for name in names if name in self._known_as]
         for record, tools in self._store.catalog.load(keys):
             self._catalog.load(record.name, tools, record.instructions)
         self._catalog.settle()
@@ -157,6 +169,7 @@ class UpstreamMemory:
                 self._catalog.load(record.name, tools, record.instructions)
                 self._listed_at[record.name] = record.listed_at
                 self._records[record.name] = record
+                self._known_as[record.name] = record.fingerprint
                 found.append(record.name)
         if found:
             self._catalog.settle()
@@ -166,6 +179,19 @@ class UpstreamMemory:
         """Return whether the tools of an upstream were listed too long ago."""
         now = time.time()
         return now - self._listed_at.get(name, now) > REFRESH_S
+
+    def note_size(self) -> Steps[None]:
+        """Keep in steps what the definitions of all tools take, if that may have changed. May raise `StorageError`."""
+        now = self._catalog.now
+        if now is self._sized:
+            return
+        tokens = 0
+        for name in now.servers:
+            yield
+            tokens += sum(self._catalog.tokens(tool.id) for tool in self._catalog.of(name))
+        if tokens:
+            self._store.costs.add_size(time.time(), tokens)
+        self._sized = now
 
     # -- what upstreams tell
 
@@ -185,7 +211,9 @@ class UpstreamMemory:
             capabilities=hide_shapes(self._config.now.secrets.hide_credentials(capabilities).decode()),
             listed_at=time.time(),
             lacks=upstream.lines.spoken_era(lacking=True),
+            likeness=likeness(self._config.now.servers[upstream.name]),
         )
+        self._known_as[upstream.name] = record.fingerprint
         self._listed_at[upstream.name] = record.listed_at
         self._records[upstream.name] = record
         self.failures.clear(upstream.name)

@@ -24,7 +24,7 @@ _UPSTREAMS = Table("upstreams", UpstreamRecord, said=("server_info", "instructio
 _SAVE_UPSTREAM = (
     _UPSTREAMS.insert + " ON CONFLICT (name, fingerprint) DO UPDATE SET era = excluded.era,"
     " server_info = excluded.server_info, instructions = excluded.instructions, capabilities = excluded.capabilities,"
-    " listed_at = excluded.listed_at, lacks = excluded.lacks"
+    " listed_at = excluded.listed_at, lacks = excluded.lacks, likeness = excluded.likeness"
 )
 _OF_UPSTREAM = "WHERE name = ? AND fingerprint = ?"
 _GET_UPSTREAM = f"{_UPSTREAMS.select.replace('SELECT', 'SELECT id,', 1)} {_OF_UPSTREAM}"
@@ -87,6 +87,11 @@ _BESIDE = " beside "
 LEFT_S = 600.0
 """A list whose writing has begun so long ago was left by a process that has ended."""
 _LEFT = "SELECT id FROM upstreams WHERE name = ? AND fingerprint LIKE ? AND listed_at < ?"
+_KNOWN_AS = (
+    "SELECT fingerprint FROM upstreams WHERE name = ?"
+    " AND (fingerprint = ? OR (likeness = ? AND fingerprint NOT LIKE ?))"
+    " ORDER BY CASE WHEN fingerprint = ? THEN 0 ELSE 1 END, listed_at DESC LIMIT 1"
+)
 _DELETE_SOME = (
     "DELETE FROM tools WHERE upstream = ? AND name IN (SELECT name FROM tools WHERE upstream = ? ORDER BY name LIMIT ?)"
 )
@@ -109,6 +114,20 @@ class CatalogStore(Subject):
         with self._database.snapshot():
             found = (self._database.row(_GET_UPSTREAM, key) for key in upstreams)
             return [(_UPSTREAMS.read(row[1:]), self._tools(row[0], row[1])) for row in found if row]
+
+    def known_as(self, upstreams: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+        """Return by name the fingerprint under which each of these upstreams (name, fingerprint, likeness) was saved:
+        its own, else the latest of the same likeness. One that was never saved is left out."""
+        found = {}
+        for name, fingerprint, likeness in upstreams:
+            wanted = (name, fingerprint, likeness, f"%{_BESIDE}%", fingerprint)
+            if (row := self._database.row(_KNOWN_AS, wanted)) is not None:
+                found[name] = row[0]
+        return found
+
+    def names(self) -> set[str]:
+        """Return the names of all upstreams that have ever listed their tools and are on record."""
+        return {name for (name,) in self._database.rows("SELECT DISTINCT name FROM upstreams")}
 
     def _tools(self, id: int, upstream: str) -> list[Tool]:
         return [Tool(exposed, upstream, *rest) for exposed, *rest in self._database.rows(_TOOLS, (id,))]

@@ -1,4 +1,5 @@
-"""The tables `costs`, `costs_marks` and `costs_open`: what the log comes to, added up part by part.
+"""The tables `costs`, `costs_marks` and `costs_open`: what the log comes to, added up part by part; and
+`catalog_sizes`: what all tools took at each time.
 
 A call is recorded without touching these tables, so that it stays cheap. Records get their ids in the order in which
 they are written, so ids say what is added up: a record that is written late, with an old time, is never left out.
@@ -6,11 +7,12 @@ they are written, so ids say what is added up: a record that is written late, wi
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from foretool.storage.records import PERIOD_S, CostEvent, CostSum, Event, LogPart, Prompt
+from foretool.storage.records import PERIOD_S, CatalogSize, CostEvent, CostSum, Event, LogPart, Prompt
 from foretool.storage.sql.calls import first_call
 from foretool.storage.sql.database import Database, Subject, encode_json
 from foretool.storage.sql.discoveries import PROMPTS
@@ -21,6 +23,7 @@ _PROMPT_S: Final = 300.0
 _OTHERS: Final = 4
 """Records of the other tables that a part holds at most, for each call that it may hold."""
 _SUMS = Table("costs", CostSum)
+_SIZES = Table("catalog_sizes", CatalogSize)
 _TURNS: Final = {
     "exposures": "CASE WHEN reason IN ('hint', 'prompt', 'named') THEN 'hint' ELSE 'list' END, tokens, 0, ''",
     "discoveries": "'discovery', tokens, 0, ''",
@@ -125,17 +128,32 @@ class CostStore(Subject):
         newest = "SELECT max(id) FROM calls WHERE id > ?"
         return max(int(self._database.rows(newest, (done,))[0][0] or 0) - done, 0)
 
-    def sums(self, since: float) -> list[CostSum]:
-        """Return what is added up since a time, one sum for each day in local time and client."""
+    def sums(self, since: float, cuts: Sequence[int] = ()) -> list[CostSum]:
+        """Return what is added up since a time, one sum for each day in local time and client; a day is cut at the
+        periods `cuts`, which are in order."""
         first, last = self._database.rows(
             "SELECT min(period), max(period) FROM costs WHERE period >= ?", (int(since // PERIOD_S),)
         )[0]
         found: list[CostSum] = []
         while first is not None and first <= last:
-            end = _next_day(first)
+            place = bisect_right(cuts, first)
+            end = min((_next_day(first), *cuts[place : place + 1]))
             found += [CostSum(*row) for row in self._database.rows(_OF_DAY, (first, end))]
             first = end
         return found
+
+    def sizes(self) -> list[CatalogSize]:
+        """Return what all tools took at each time, the oldest first."""
+        return _SIZES.find_all(self._database, "ORDER BY period")
+
+    def add_size(self, at: float, tokens: int) -> None:
+        """Keep what all tools take from a time on, unless it is what they took before."""
+        period = int(at // PERIOD_S)
+        with self._database.atomic():
+            before = _SIZES.find(self._database, "WHERE period <= ? ORDER BY period DESC LIMIT 1", (period,))
+            if before is None or before.last != tokens:
+                most = max(tokens, before.most if before.period == period else before.last) if before else tokens
+                self._database.run(_SIZES.upsert("period"), _SIZES.row(CatalogSize(period, most, tokens)))
 
     def last_list(self, session: str, before: float) -> int:
         """Return the tokens of the list that a session had at a time; 0 if it had none."""
@@ -230,3 +248,8 @@ def reset_costs(database: Database) -> None:
     """Begin to add up from the start again, because records were deleted that are added up."""
     for table in ("costs", "costs_marks", "costs_open"):
         database.run(f"DELETE FROM {table}")  # noqa: S608  # a constant
+
+
+def forget_sizes(database: Database) -> None:
+    """Delete what all tools took at each time."""
+    database.run("DELETE FROM catalog_sizes")

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from foretool.storage.records import Forgotten, SealedGrant, Selection
 from foretool.storage.sql.calls import COUNTED, CallStore
-from foretool.storage.sql.costs import reset_costs
+from foretool.storage.sql.costs import forget_sizes, reset_costs
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.retention import delete_unused, mend_references
 from foretool.storage.sql.tables import row_key
@@ -123,6 +123,8 @@ class ForgetStore(Subject):
             if not dry:
                 if selection.everything or counts.keys() & _ADDED_UP:
                     reset_costs(database)
+                if selection.everything:
+                    forget_sizes(database)
                 mend_references(database)
         if not dry:
             delete_unused(database)

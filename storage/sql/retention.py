@@ -54,6 +54,11 @@ _OLD: Final = (
         " AND NOT EXISTS (SELECT 1 FROM sessions WHERE key = session_people.session) LIMIT {batch}",
     ),
     ("costs", f"SELECT rowid FROM costs WHERE period < :before / {PERIOD_S} LIMIT {{batch}}"),  # noqa: S608
+    (
+        "catalog_sizes",
+        f"SELECT rowid FROM catalog_sizes WHERE period < (SELECT max(period) FROM catalog_sizes AS latest"  # noqa: S608
+        f" WHERE period < :before / {PERIOD_S}) LIMIT {{batch}}",
+    ),
     ("clients", "SELECT rowid FROM clients WHERE last_seen < :before LIMIT {batch}"),
     ("flows", "SELECT rowid FROM flows WHERE last_at < :before LIMIT {batch}"),
     ("vectors", "SELECT rowid FROM vectors WHERE used_at < :before LIMIT {batch}"),

@@ -46,8 +46,19 @@ def m029_refused_and_failed_calls(db: Database) -> None:
         db.table("costs").add_column(name, int, not_null_default=0)
 
 
+def m030_sizes_of_all_tools(db: Database) -> None:
+    """Keep what all tools took at each time, so that past calls are not priced with the tools of today; and what stays
+    the same of a server when its command is written otherwise."""
+    db.table("catalog_sizes").create(
+        {"period": int, "most": int, "last": int}, pk="period", not_null={"period", "most", "last"}
+    )
+    db.table("costs").add_column("rated_refused", int, not_null_default=0)
+    db.table("upstreams").add_column("likeness", str, not_null_default="")
+
+
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     m027_first_probability, m028_misses_by_kind, m029_refused_and_failed_calls,
+    m030_sizes_of_all_tools,
 )  # fmt: skip
 """The steps after `BASE`, in order. What a released step creates never changes."""
 NEWEST: Final = BASE + len(MIGRATIONS)

@@ -13,13 +13,15 @@ from foretool.server.recording.costs import (
     UNKNOWN,
     Costs,
     add_costs,
+    add_next,
     by_client,
     estimate_own_search,
     read_costs,
+    say_saving,
 )
 from foretool.storage.episodes import GAP_S
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, Discovery, Exposure, Match, Miss, SessionRecord, ToolId
+from foretool.storage.records import PERIOD_S, Call, Discovery, Exposure, Match, Miss, SessionRecord, ToolId
 from foretool.storage.store import Store
 
 A, B = ToolId("s__a"), ToolId("s__b")
@@ -126,3 +128,33 @@ def test_days_and_clients_are_apart_and_the_time_is_narrowed() -> None:
         ("cursor", 2, 0), ("(unnamed)", 1, 0), (UNKNOWN, 0, 7),
     ]  # fmt: skip
     assert add_costs(rows, "").calls == 3
+
+
+def test_past_calls_keep_their_price_when_the_tools_change() -> None:
+    with open_store(":memory:") as store:
+        begin(store)
+        for at, tokens in ((DAY, 500), (DAY + 60, 1000), (DAY + 3 * PERIOD_S, 400), (DAY + 6 * PERIOD_S, 400)):
+            store.costs.add_size(at, tokens)
+        times = (DAY - PERIOD_S, DAY, DAY + 2 * PERIOD_S, DAY + 3 * PERIOD_S, DAY + 4 * PERIOD_S)
+        for number, at in enumerate(times):
+            store.calls.record([called(at, A)])
+            (row,) = read_costs(store, 0.0, at, full=7)
+            # Before the first size it is the first one; in a quarter of an hour it is the largest.
+            assert row.full_tokens == sum((1000, 1000, 1000, 1000, 400)[: number + 1])
+        while add_next(store, DAY + 100 * PERIOD_S, 2):
+            pass
+        (row,) = read_costs(store, 0.0, DAY + 100 * PERIOD_S, full=7)
+        assert row.full_tokens == 4400, "what is added up has the same prices"
+
+
+def test_a_call_that_foretool_refused_is_not_one_that_all_tools_would_have_cost() -> None:
+    with open_store(":memory:") as store:
+        begin(store)
+        listed(store, DAY, 300)
+        store.calls.record([replace(called(DAY + 1, B, hidden=True), outcome="refused"), called(DAY + 2, B)])
+        (row,) = read_costs(store, 0.0, DAY + 5, full=1000)
+    assert (row.calls, row.refused, row.read_tokens, row.full_tokens) == (2, 1, 600, 1000)
+    assert say_saving(row) == (
+        "In 2 calls models read about 600 tokens of lists, answers and hints. With all tools listed, as they were then,"
+        " the 1 call that reached a server would have read 1,000: foretool saved 400."
+    )

@@ -57,7 +57,7 @@ EXACT: dict[str, set[str]] = {
     "misses": {"session", "tool", "noticed", "cause", "history", "recovered", "parts"},
     "usage": {"tool"},
     "flows": {"before", "after", "field", "parameter"},
-    "upstreams": {"name", "fingerprint", "era", "capabilities", "lacks"},
+    "upstreams": {"name", "fingerprint", "era", "capabilities", "lacks", "likeness"},
     "discoveries": {"session", "level", "matches"},
     "prompts": set(),
     "steps": {"session", "tools", "fallback"},

@@ -156,7 +156,7 @@ OFF_LOOP: Final = {
     " miss misses find_misses count_misses usage",
     "catalog": "changed_tools versions",
     "clients": "set_whole all",
-    "costs": "part add waiting sums last_list clients",
+    "costs": "part add waiting sums sizes last_list clients",
     "discoveries": "count_by_session get recent of_session answered answers first_calls needs",
     "exporting": "calls misses exposures call_events task_events prompts",
     "flows": "all",
