@@ -12,32 +12,52 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_SERVING = ("serve", "hint")
+"""They handle signals themselves."""
 _RANKING = "search"
-"""The command that makes a whole proxy with its encoder, ranks once and ends. A fifth of its time went into looking for
-garbage, of which there is none, and into taking everything down."""
+"""The command that makes a whole proxy with its encoder, ranks once and ends. A tenth of its time went into looking for
+garbage, of which there is none."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command line and exit."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    ranks = bool(arguments) and arguments[0] == _RANKING
-    if ranks:
-        gc.disable()
+    """Run one command line and exit. Without `arguments` they are those of the process, which is ours then."""
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        status = _run(arguments)
-        if ranks:
-            _leave(status)
-        sys.exit(status)
+        if arguments is not None or (given and given[0] in _SERVING):
+            sys.exit(_run(given))
+        _leave(_run_interruptible(given))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except Exception as error:
-        if os.environ.get("FORETOOL_TRACEBACK"):
-            raise
-        sys.exit(complain(_describe_bug(error), WRONG))
+        sys.exit(_complain_of_bug(error))
+
+
+def _run_interruptible(arguments: Sequence[str]) -> int:
+    """Run one command line that Ctrl-C ends whatever it is at. Returns the exit status."""
+    from foretool.server.system.interrupts import Interrupts  # a window and the hook do without
+
+    interrupts = Interrupts()
+    interrupts.install()
+    if arguments and arguments[0] == _RANKING:
+        gc.disable()
+    try:
+        status = _run(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        status = INTERRUPTED if interrupts.was_pressed else _complain_of_bug(error)
+    return INTERRUPTED if interrupts.was_pressed else status
+
+
+def _complain_of_bug(error: Exception) -> int:
+    if os.environ.get("FORETOOL_TRACEBACK"):
+        raise error
+    return complain(_describe_bug(error), WRONG)
 
 
 def _leave(status: int) -> None:
-    """Exit without taking anything down: the store is closed by now, and what was said is written here."""
+    """Exit without taking anything down: the store is closed by now, and what was said is written here. Python would
+    swallow a Ctrl-C that comes meanwhile."""
     try:  # contextlib takes memory
         sys.stdout.flush()
         sys.stderr.flush()

@@ -6,7 +6,6 @@ knows its tools from the start; nothing else is written. The checks are in `serv
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from foretool.server.diagnosis import Diagnosis, Finding, TokenSummary, Upstream
 from foretool.server.inspection import inspect, report
 from foretool.server.probing import OnProgress, Probe, ignore, is_foretool, probe_servers
 from foretool.server.recording.notes import find_failing_jobs
+from foretool.server.system import interrupts
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import examine_store, open_existing_store, open_store, store_exists
 from foretool.storage.records import ToolId
@@ -142,7 +142,7 @@ def _count_tokens(config: Config) -> dict[str, int]:
     same then before and after one runs."""
     with suppress(StorageError), open_existing_store(config.storage) as store:
         app = App(config, store)
-        asyncio.run(app.known.tokens.count())
+        interrupts.run(app.known.tokens.count())
         return {tool.schema_hash: tool.tokens for tool in app.catalog.tools() if tool.tokens is not None}
     return {}
 

@@ -26,6 +26,7 @@ from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.protocol.lists import ListKind
 from foretool.server.setup.launches import starts_foretool
+from foretool.server.system import interrupts
 from foretool.server.transports.upstream.loading import LOADING_S, LOOK_S, Loading, is_launcher
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.upstreams.connection import Request, answer_error
@@ -45,7 +46,7 @@ def prepare_meaning(config: Config, on_embedded: OnEmbedded) -> str:
         with open_store(config.storage) as store:
             app = App(config, store)
             models.install_wordings(app.search, store)
-            asyncio.run(app.known.embedding.embed_all(on_embedded))
+            interrupts.run(app.known.embedding.embed_all(on_embedded))
             return app.known.embedding.problem
     except StorageError as error:
         return str(error)
@@ -324,7 +325,7 @@ def probe_servers(
             with suppress(StorageError):
                 keep_found(config, probe)
 
-    return asyncio.run(
+    return interrupts.run(
         probe_all(
             servers, message_limit(config), timeout_s, config.path, on_progress, keep, may_load=may_load,
             may_repeat=may_repeat,

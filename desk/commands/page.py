@@ -12,6 +12,7 @@ from foretool.server.commands.options import config_option
 from foretool.server.config.loader import load
 from foretool.server.ledger.conditions import CONDITIONS
 from foretool.server.ledger.story import CAUSES, NOTICED
+from foretool.server.system import interrupts
 
 
 @click.command("page")
@@ -30,21 +31,20 @@ def command(path: Path | None, port: int, behind: str | None) -> int:
     Prints a link that works once, within five minutes, for one browser. Nobody else on the machine can open the page.
     It changes something only at the press of a button. Ctrl-C ends it.
     """
-    import asyncio
 
     from foretool.desk.page.rendering import Words
     from foretool.desk.page.serving import serve_behind, serve_page
 
     words = Words(CAUSES, NOTICED, CONDITIONS, VERDICTS)
     if behind is not None:
-        asyncio.run(serve_behind(load(path), words, behind, click.echo))
+        interrupts.run(serve_behind(load(path), words, behind, click.echo))
         return 0
 
     def tell(link: str) -> None:
         click.echo(f"{link}\nOpen this link in a browser; it works once. Ctrl-C ends the page.")
 
     try:
-        asyncio.run(serve_page(load(path), words, port, tell))
+        interrupts.run(serve_page(load(path), words, port, tell))
     except OSError as error:
         return complain(f"page: port {port} cannot be had ({error.strerror}); choose another with --port", WRONG)
     return 0

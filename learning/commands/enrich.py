@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.addresses import is_loopback
 from foretool.server.config.loader import Config, load
 from foretool.server.config.settings import EnrichEntry
+from foretool.server.system import interrupts
 from foretool.storage.opening import open_store, store_exists
 from foretool.storage.records import Tool
 from foretool.storage.store import Store
@@ -177,7 +177,7 @@ def _ask(plan: EnrichmentPlan, entry: EnrichEntry, app: App, store: Store) -> En
         # Before the first answer, too: a proxy that starts after a run was killed reads what it has kept.
         store.artifacts.bump_version()
         try:
-            return asyncio.run(run())
+            return interrupts.run(run())
         finally:
             store.artifacts.bump_version()
 

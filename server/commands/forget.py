@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
@@ -20,6 +19,7 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
+from foretool.server.system import interrupts
 from foretool.server.system.processes import own_person
 from foretool.server.upstreams.memory import find_running
 from foretool.storage.engine import StorageError
@@ -242,7 +242,7 @@ def _end_grants(config: Config, store: Store, found: Sequence[SealedGrant]) -> l
     grants = packs.require(packs.GRANTS, "forget")(
         lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers
     )
-    return _describe_problems(asyncio.run(grants.end_all(found)))
+    return _describe_problems(interrupts.run(grants.end_all(found)))
 
 
 def _end_unconfirmed(config: Config, store: Store) -> list[str]:
@@ -253,7 +253,7 @@ def _end_unconfirmed(config: Config, store: Store) -> list[str]:
     grants = packs.require(packs.GRANTS, "forget")(
         lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers
     )
-    return _describe_problems(asyncio.run(grants.end_unconfirmed()))
+    return _describe_problems(interrupts.run(grants.end_unconfirmed()))
 
 
 def _describe_problems(problems: Mapping[tuple[str, str], int]) -> list[str]:

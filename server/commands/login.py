@@ -28,6 +28,7 @@ from foretool.server.signin.record import SignIn
 from foretool.server.signin.redirect import RedirectError, RedirectReceiver
 from foretool.server.signin.tokens import revoke
 from foretool.server.signin.vault import KnownSignIn, Vault, VaultError
+from foretool.server.system import interrupts
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_existing_store
 
@@ -61,7 +62,7 @@ def login(path: Path | None, server: str, no_browser: bool, timeout_s: float, as
             return await sign_in(chosen, vault, asking.show_link)
 
     try:
-        record = asyncio.run(run())
+        record = interrupts.run(run())
         vault.save(chosen, record)
     except SignInError as error:
         return complain(f"{chosen.name}: {error} [{Code.SIGN_IN_FAILED}]", WRONG)
@@ -195,7 +196,7 @@ def logout(path: Path | None, server: str, as_json: bool) -> int:
     try:
         record = vault.load(chosen)
         if record is not None:
-            is_revoked = asyncio.run(revoke(record))
+            is_revoked = interrupts.run(revoke(record))
     except VaultError as error:
         click.echo(f"{error}", err=True)
     try:

@@ -33,6 +33,7 @@ from foretool.server.offline import find_wordings
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.apps import is_for_model
 from foretool.server.recording.calibration import read_calibration
+from foretool.server.system import interrupts
 from foretool.server.system.logs import mute_logging
 from foretool.server.trust.policy import FOR_ITS_PAGE
 from foretool.storage.engine import StorageError
@@ -283,7 +284,7 @@ def command(
     """
     words = " ".join(task)
     with open_search(path, profile, may_be_empty=bool(name)) as (app, shown_to), output.waiting("searching"):
-        found = search_once(app, words, shown_to, limit, asyncio.run(find_skills(app, words, shown_to)))
+        found = search_once(app, words, shown_to, limit, interrupts.run(find_skills(app, words, shown_to)))
         say_without_encoders(app)
         asked: ToolExplanation | None = None
         if not name:

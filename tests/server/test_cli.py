@@ -1,6 +1,7 @@
 """Where the command starts: what it runs without click, and what leaves the process."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -42,3 +43,76 @@ def test_what_a_search_says_is_written_whole_before_the_process_leaves(tmp_path:
     assert done.returncode == 0 and json.loads(done.stdout)["matches"][0]["tool"] == WEATHER
     wrong = subprocess.run([sys.executable, "-m", "foretool", "search"], capture_output=True, text=True, timeout=30)
     assert wrong.returncode == 2 and "TASK" in wrong.stderr
+
+
+INTERRUPTED = """
+import os, signal, sys
+from foretool.server import cli
+from foretool.server.commands import group, list as commands
+
+def press(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+
+class Dying:
+    def __del__(self):
+        press()
+        for _ in range(1000): pass
+
+def import_a_library():
+    import swallows  # as native libraries do
+
+def destroy():
+    Dying()
+
+def be_deaf():  # as a terminal that is about to read is, for one moment
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    taken = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, taken))
+    press()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+def fail():
+    try:
+        press()
+        import time; time.sleep(5)
+    finally:
+        raise ValueError("it was broken off")
+
+def wait():
+    import asyncio
+    from foretool.server.system import interrupts
+    async def run():
+        asyncio.get_running_loop().call_soon(press)
+        try:
+            await asyncio.sleep(20)
+        finally:
+            await asyncio.sleep(0)
+            print("ended in order", flush=True)
+    interrupts.run(run())
+
+def answer():
+    import time
+    {work}()
+    time.sleep(5)
+    print("the whole answer")
+
+commands.show_overview = answer
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("work", ["press", "import_a_library", "destroy", "be_deaf", "fail", "wait"])
+def test_ctrl_c_ends_a_command_whatever_it_is_at(work: str, tmp_path: Path) -> None:
+    swallows = "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    for _ in range(1000): pass\n"
+    (tmp_path / "swallows.py").write_text(f"{swallows}except KeyboardInterrupt:\n    raise ImportError('native')\n")
+    script = INTERRUPTED.replace("{work}", work)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr and "internal error" not in done.stderr
+    assert done.stdout == ("ended in order\n" if work == "wait" else "")
