@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _leave(_run_interruptible(given))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # the one boundary of the process
         sys.exit(_complain_of_bug(error))
 
 
@@ -44,7 +44,7 @@ def _run_interruptible(arguments: Sequence[str]) -> int:
         status = _run(arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # the one boundary of the process
         status = INTERRUPTED if interrupts.was_pressed else _complain_of_bug(error)
     return INTERRUPTED if interrupts.was_pressed else status
 

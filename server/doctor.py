@@ -19,7 +19,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.checks.clients import Registered, check_clients
 from foretool.server.checks.programs import check_programs
 from foretool.server.checks.settings import check_config, check_names, check_pages, check_patterns
-from foretool.server.checks.storage import CHECK_S, check_jobs, check_storage
+from foretool.server.checks.storage import CHECK_S, check_jobs, check_storage, say_refused
 from foretool.server.checks.upstreams import check_held, check_upstreams
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config
@@ -55,7 +55,9 @@ def diagnose(
     storage = list(check_storage(config.storage))
     is_usable = all(each.severity != "error" for each in storage)
     probes = probe_servers(config, servers, timeout_s, on_progress, keeps=is_usable)
-    if is_new and is_usable:
+    if refused := next((each.not_kept for each in probes if each.not_kept), ""):
+        storage.append(say_refused(refused))
+    elif is_new and is_usable:
         storage = list(check_storage(config.storage))  # it has what the servers listed
     catalog = Catalog(list(config.servers.values()), _given_names(config), prefixes=config.prefixes)
     for probe in probes:

@@ -41,15 +41,13 @@ if TYPE_CHECKING:
 
 
 def prepare_meaning(config: Config, on_embedded: OnEmbedded) -> str:
-    """Embed the tools that the store knows and has no vector of. Returns what went wrong, in words; "" for nothing."""
-    try:
-        with open_store(config.storage) as store:
-            app = App(config, store)
-            models.install_wordings(app.search, store)
-            interrupts.run(app.known.embedding.embed_all(on_embedded))
-            return app.known.embedding.problem
-    except StorageError as error:
-        return str(error)
+    """Embed the tools that the store knows and has no vector of. Returns what went wrong, in words; "" for nothing.
+    Raises `StorageError`."""
+    with open_store(config.storage) as store:
+        app = App(config, store)
+        models.install_wordings(app.search, store)
+        interrupts.run(app.known.embedding.embed_all(on_embedded))
+        return app.known.embedding.problem
 
 
 _STOP_S: Final = 15.0
@@ -94,6 +92,8 @@ class Probe:
         self.definitions: Sequence[Raw] | None = None
         """Its tools; None while they are not known."""
         self.error = ""
+        self.not_kept = ""
+        """Why the storage file did not take what it listed, or how it failed."""
         self.starts = 1
         """How often the server was started: twice if it failed beside others."""
         self.rests = asyncio.Event()
@@ -317,13 +317,15 @@ def probe_servers(
 ) -> list[Probe]:
     """Start servers of a config, for at most `timeout_s` each, and once more where they failed beside others, if they
     `may_repeat`. With `keeps`, keep what each lists or why it failed as soon as that is known, in the storage file,
-    which is made if it is missing; a file that cannot be used is left alone. `may_load`: the time of a download does
+    which is made if it is missing; `not_kept` says why one cannot be used. `may_load`: the time of a download does
     not count."""
 
     def keep(probe: Probe) -> None:
         if keeps:
-            with suppress(StorageError):
+            try:
                 keep_found(config, probe)
+            except StorageError as error:
+                probe.not_kept = str(error)
 
     return interrupts.run(
         probe_all(

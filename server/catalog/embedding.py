@@ -161,18 +161,16 @@ class Embedder(BackgroundWork):
 
     async def embed_all(self, on_embedded: OnEmbedded) -> None:
         """Embed every tool that the store has no vector of, for a command that has just listed them; `problem` says
-        afterwards what went wrong, in words."""
+        afterwards what went wrong, in words. Raises `StorageError` where the store takes none."""
         if self._settings.encoder != "none" and len(self._catalog):
             self._on_embedded = on_embedded
             self._search.update_corpus(inf)
             try:
                 await self._work()
-                self.problem = self.problem or self._vectors.refused
-            except StorageError as error:
-                self.problem = str(error)
-                log.warning("%s; words alone rank", error)
             finally:
                 await self._end_worker()
+            if self._vectors.refused:
+                raise StorageError(self._vectors.refused)
 
     def _end_wait(self) -> None:
         """Let searches go on that wait for the encoders."""

@@ -25,6 +25,12 @@ _LEAST_FREE: Final = 1 << 20
 _ELSEWHERE: Final = 'set another path: "storage" in the foretool block of the config'
 
 
+def say_refused(error: str) -> Finding:
+    """Return the finding that the storage did not take what was to be kept, from the words of a `StorageError`."""
+    what, _, do = fit_hint(error).rpartition("; ")
+    return problem("storage", Code.STORAGE_UNUSABLE, what or do, do if what else _ELSEWHERE)
+
+
 def check_storage(place: StorePlace) -> Iterator[Finding]:
     """Check the storage file or the database of a config."""
     yield from _check_server(place) if isinstance(place, ServerAddress) else _check_file(place)
@@ -34,8 +40,7 @@ def _check_server(address: ServerAddress) -> Iterator[Finding]:
     try:
         health = examine_store(address, CHECK_S)
     except StorageError as error:
-        what, _, do = fit_hint(str(error)).rpartition("; ")
-        yield problem("storage", Code.STORAGE_UNUSABLE, what or do, do if what else _ELSEWHERE)
+        yield say_refused(str(error))
         return
     if health.is_foreign:
         what = f"{address}: the schema has tables of another program"
@@ -86,7 +91,10 @@ def _check_file(path: Path) -> Iterator[Finding]:
     for damage in health.problems:
         do = "stop the proxies and move the file away; a new one is created, without the log"
         yield problem("storage", Code.STORAGE_DAMAGED, f"{path}: damaged: {damage}", do)
-    if not health.problems:
+    if disk_usage(path.parent).free < _LEAST_FREE:
+        what = f"{path}: the disk of {path.parent} is full: nothing more is recorded or learned"
+        yield problem("storage", Code.STORAGE_UNUSABLE, what, f"free some space, or {_ELSEWHERE}")
+    elif not health.problems:
         checked = "checked" if health.is_complete else f"no damage within {CHECK_S:g} s of checking"
         yield ok("storage", f"{path}: schema {health.version}, {checked}")
 

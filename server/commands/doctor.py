@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from foretool.server import doctor, probing
 from foretool.server.catalog import embedding
 from foretool.server.checks.clients import Registered, find_registered
+from foretool.server.checks.storage import say_refused
 from foretool.server.commands import edits, output, repairs
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.codes import Code, explain_code
@@ -28,6 +30,7 @@ from foretool.server.diagnosis import Diagnosis, Finding, Severity, TokenSummary
 from foretool.server.doctor import TIMEOUT_S
 from foretool.server.probing import OnProgress, Stage
 from foretool.server.system.logs import mute_logging
+from foretool.storage.engine import StorageError
 
 _SHOWN: Final = 3
 """How many servers the progress bar names at a time."""
@@ -186,16 +189,20 @@ def run_checks(
     entries = find_registered(config.path) if registered is None else registered
     with mute_logging(), progress_bar(len(only or config.servers)) as on_progress:
         diagnosis = doctor.diagnose(config, timeout_s, on_progress, registered=entries, only=only)
+    refused = ""
     if any(each.tools for each in diagnosis.upstreams):
-        embed_listed(config, may_ask=may_ask)
+        refused = embed_listed(config, may_ask=may_ask)
+    if refused and not any(each.area == "storage" and each.severity == "error" for each in diagnosis.findings):
+        return replace(diagnosis, findings=(*diagnosis.findings, say_refused(refused)))
     return diagnosis
 
 
-def embed_listed(config: Config, *, may_ask: bool = True) -> None:
+def embed_listed(config: Config, *, may_ask: bool = True) -> str:
     """Embed the tools that were listed, with a progress bar, so that the first search ranks by meaning. On a terminal
-    the user is asked first where this downloads an encoder, if `may_ask`."""
+    the user is asked first where this downloads an encoder, if `may_ask`. Returns why the storage took nothing, ""
+    if it did."""
     if not _agrees_to_downloads(config, may_ask and sys.stdin.isatty()):
-        return
+        return ""
     text, count = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[count]}")
     columns = (text, BarColumn(), count, TimeElapsedColumn())
     is_hidden = not sys.stderr.isatty()
@@ -208,11 +215,15 @@ def embed_listed(config: Config, *, may_ask: bool = True) -> None:
         Progress(*columns, console=output.console(error=True), transient=True, disable=is_hidden) as progress,
     ):
         task = progress.add_task("reading the tools, so that they are found by what they do", total=None, count="")
-        problem = probing.prepare_meaning(config, on_embedded)
+        try:
+            problem = probing.prepare_meaning(config, on_embedded)
+        except StorageError as error:
+            return str(error)
     if problem:
         output.warn(
             f"the search by meaning is not prepared yet ({problem}); a proxy tries it again, and ranks by words"
         )
+    return ""
 
 
 def _agrees_to_downloads(config: Config, may_ask: bool) -> bool:

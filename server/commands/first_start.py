@@ -72,7 +72,9 @@ def _start(path: Path, names: list[str]) -> list[FirstStart]:
     with mute_logging(), progress_bar(len(servers)) as on_progress:
         probes = probe_servers(config, servers, _TIMEOUT_S, on_progress)
     if any(probe.definitions for probe in probes):
-        embed_listed(config)
+        refused = embed_listed(config)
+        if refused:
+            output.warn(f"The storage keeps nothing of it: {refused}")
     return [*unusable, *(_describe(probe) for probe in probes)]
 
 

@@ -25,6 +25,7 @@ from foretool.server.config.loader import Config, load
 from foretool.server.discovery import arguments as discovery_arguments
 from foretool.server.discovery.arguments import Arguments
 from foretool.server.offline import open_offline
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
 
 CHANGING = Path(__file__).parents[1] / "support/changing_upstream.py"
@@ -219,3 +220,19 @@ def test_how_many_tools_are_embedded_is_told_and_none_twice(tmp_path: Path) -> N
     for _ in range(2):
         assert probing.prepare_meaning(config, lambda done, total: told.append((done, total))) == ""
     assert told == [(done, tools) for done in range(1, tools + 1)] and tools
+
+
+@pytest.mark.parametrize("write", ["keep_found", "prepare_meaning"])
+def test_a_disk_that_is_full_is_a_problem_also_where_one_server_is_checked(
+    write: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path, {"one": echo()}, encoder=str(write_model(tmp_path / "tiny")))
+
+    def refuse(*_: object) -> None:
+        raise StorageError(f"{tmp_path}/foretool.sqlite3: disk full; nothing was written, free some space")
+
+    monkeypatch.setattr(probing, write, refuse)
+    assert run(["doctor", "one", "--config", str(path)]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "foretool.sqlite3: disk full [FT501] -> nothing was written, free some space" in out
+    assert "1 problem, 0 warnings." in out

@@ -32,6 +32,13 @@ def test_a_full_disk_takes_no_new_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert severity == "error" and what == f"cannot be created: the disk of {tmp_path} is full"
 
 
+def test_a_file_on_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(write_config(tmp_path)).close()
+    monkeypatch.setattr("foretool.server.checks.storage.disk_usage", lambda folder: SimpleNamespace(free=4096))
+    ((severity, what),) = storage(tmp_path / "foretool.sqlite3")
+    assert severity == "error" and what == f"the disk of {tmp_path} is full: nothing more is recorded or learned"
+
+
 def test_a_sound_file_is_checked(tmp_path: Path) -> None:
     fill(write_config(tmp_path)).close()
     ((severity, what),) = storage(tmp_path / "foretool.sqlite3")
