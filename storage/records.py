@@ -78,6 +78,11 @@ class Person(Struct, frozen=True):
     name: str
     """In words, as the config, the authorization server or the system says; others may have the same."""
 
+    @property
+    def signs_in(self) -> bool:
+        """Whether an authorization server says who it is."""
+        return self.principal.startswith("oauth:")
+
 
 class AuditEntry(Struct, frozen=True):
     """Who did what. Never changed and never deleted by foretool."""

@@ -4,7 +4,8 @@ The hook writes to the store that this proxy shares, and the proxy notices a new
 may grow for it, and at once if the hook has asked this proxy. Where a hook is in use, the encoders are opened once a
 client has its list: the first prompt of a conversation comes seconds later, and is then ranked by meaning.
 
-A prompt counts as our client's if there is exactly one client and, on stdio, if it was recorded in our folder.
+A prompt counts as our client's if there is exactly one client, unless a person of an authorization server calls, and,
+on stdio, if it was recorded in our folder.
 """
 
 from __future__ import annotations
@@ -95,7 +96,10 @@ class PromptHook:
                 self._take(client, session, new[0])
 
     def may_be_of(self, client: Client, folder: str) -> bool:
-        """Return whether a prompt from this folder may be that of a client; "" is any folder."""
+        """Return whether a prompt from this folder may be that of a client; "" is any folder. A hook runs for the user
+        of this machine, and not for people who sign in elsewhere."""
+        if client.person.signs_in:
+            return False
         return client.transport != "stdio" or folder in ("", client.folder or self._folder)
 
     def _take(self, client: Client, session: Session, prompt: Prompt) -> None:

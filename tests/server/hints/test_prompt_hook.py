@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes import LIST_CHANGED, FakeUpstream, Stage, proxy_over, tool
+from fakes import LIST_CHANGED, FakeClient, FakeUpstream, Stage, proxy_over, tool
 from requirements import requirement
 
 from foretool.storage.records import Prompt
@@ -53,6 +53,26 @@ async def test_a_prompt_that_may_be_someone_elses_moves_no_list() -> None:
         asked(stage, "read the text of that file")
         stage.app.answering.prompts.look()
         assert stage.client.count(LIST_CHANGED) == other.count(LIST_CHANGED) == 0
+
+
+@requirement("learn:prompt")
+@pytest.mark.parametrize(("principal", "grows"), [("oauth:ann", False), ("bearer:robot", True)])
+async def test_a_prompt_on_this_machine_is_not_that_of_a_person_who_signs_in_elsewhere(
+    principal: str, grows: bool
+) -> None:
+    async with proxy_over(files(), policy="growing") as stage:
+        assert stage.client._front is not None
+        stage.client._front.close()
+        ann = FakeClient(stage.app, transport="http", principal=principal)
+        await ann.initialize()
+        await ann.list_tools()
+        asked(stage, "read the text of that file")
+        stage.app.answering.prompts.look()
+        if grows:
+            await ann.heard(LIST_CHANGED)
+        (session,) = next(iter(stage.app.clients)).sessions()
+        assert session.conversations.whole.lines == (("read the text of that file",) if grows else ())
+    assert ann.count(LIST_CHANGED) == grows
 
 
 @requirement("hint:asks")
