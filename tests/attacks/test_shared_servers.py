@@ -7,8 +7,9 @@ import asyncio
 import json
 
 import pytest
-from fakes import Asked, FakeClient, FakeLink, FakeUpstream, Json, Stage, proxy_over, said, text
+from fakes import Asked, FakeClient, FakeLink, FakeUpstream, Json, Stage, proxy_over, said, set_settings, text
 from requirements import requirement
+from waiting import WAIT_S, call_slow
 
 from foretool.server.protocol import jsonrpc
 
@@ -233,3 +234,59 @@ async def test_no_answer_shows_a_name_that_another_client_made_up_for_an_argumen
             await ann.call_tool("crm__store", {"customer": "c", "merger_with_acme": True})
         found = said(await ben.call_tool("discover_tools", {"task": "store facts about a customer"}))
     assert "crm__store" in found and "acme" not in found
+
+
+@requirement("log:whose", "question:whose", "timeout:call")
+async def test_what_a_server_says_of_a_call_that_has_timed_out_goes_to_no_other_client() -> None:
+    upstream = shared()
+    upstream.entry = {"timeout_s": 0.000001}
+    async with proxy_over(upstream) as stage:
+        ann, ben = await ann_and_ben(stage)
+        late, asked = await call(ann, upstream, "slow")
+        assert "no answer within" in said(await ann.result(late))
+        stage.app.upstreams["calc"].timeout_s = 0
+        own, of_ben = await call(ben, upstream, "other")
+        upstream.link.say(MESSAGE, ENTRY)
+        assert "error" in await (await asks(upstream.link))
+        assert await heard_nothing(ben)
+        of_ben.reply(text("of Ben"))
+        asked.reply(text("of Ann"))
+        assert said(await ben.result(own)) == "of Ben"
+
+
+@requirement("call:long:whose", "question:whose", "log:whose")
+async def test_a_call_that_goes_on_without_its_client_says_nothing_to_another() -> None:
+    upstream = shared()
+    async with proxy_over(upstream, call_wait_s=WAIT_S) as stage:
+        ann, ben = await ann_and_ben(stage)
+        _, ident = await call_slow(stage, ann)
+        set_settings(stage, call_wait_s=60)
+        leave(ann)
+        question = await asks(upstream.link)
+        upstream.link.say(MESSAGE, ENTRY)
+        own, of_ben = await call(ben, upstream, "other")
+        upstream.link.say(MESSAGE, ENTRY)
+        (await upstream.called("slow")).reply(text("of Ann"))
+        assert await heard_nothing(ben)
+        for more in ({}, {"cancel": True}):
+            refused = {"name": "call_result", "arguments": {"id": ident, **more}}
+            assert "of Ann" not in said(await ben.call_tool("call_tool", refused))
+        of_ben.reply(text("of Ben"))
+        assert said(await ben.result(own)) == "of Ben"
+        question.cancel()
+
+
+@requirement("call:cancel-one")
+@pytest.mark.parametrize("spelling", ["{}", '"{}"', "{}.0", "{}e0", '"0{}"', "null", "true"])
+async def test_a_late_answer_is_not_taken_for_that_of_another_call_however_its_id_is_spelt(spelling: str) -> None:
+    upstream = shared()
+    async with proxy_over(upstream) as stage:
+        ann, ben = await ann_and_ben(stage)
+        given_up, asked = await call(ann, upstream, "slow")
+        ann.notify("notifications/cancelled", {"requestId": given_up})
+        own, of_ben = await call(ben, upstream, "other")
+        ident = spelling.format(asked.message.id)
+        upstream.link.deliver(b'{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}' % ident.encode())
+        await ben.ask("ping")
+        of_ben.reply(text("of Ben"))
+        assert said(await ben.result(own)) == "of Ben"
