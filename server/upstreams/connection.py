@@ -50,6 +50,8 @@ _GIVEN_UP_S: Final = 30.0
 """How long what a server says without a request may belong to one that was given up."""
 _MOST_GIVEN_UP: Final = 100
 """Requests of a connection that are remembered for that."""
+_MOST_TASK: Final = 64 * 1024
+"""Bytes of what a server says of a task that goes on."""
 MOST_INSTRUCTIONS: Final = 64 * 1024
 """Characters of a server's instructions; the rest is cut off."""
 _MOST_ID: Final = 20
@@ -451,6 +453,8 @@ class Connection:
         self._has_answered = True
         if message.result is not UNSET and message.error is not UNSET:
             _drop_null(message)
+        if self.era == "modern" and _tells_of_task(request, message):
+            self._askers.give_up(request)  # its server works on, and is asked again within `_GIVEN_UP_S`
         reply = request.reply
         request.drop_callbacks()
         reply(message)
@@ -607,6 +611,15 @@ def _own_id(ident: Id | UnsetType | None) -> int:
     if isinstance(ident, str):
         return int(ident) if ident.isascii() and ident.isdigit() and len(ident) <= _MOST_ID else 0
     return ident if isinstance(ident, int) else 0
+
+
+def _tells_of_task(request: Request, reply: Message) -> bool:
+    """Return whether a reply says that a task goes on."""
+    if request.method not in ("tools/call", "tasks/get") or not isinstance(reply.result, Raw):
+        return False
+    if len(reply.result) > _MOST_TASK or not jsonrpc.holds(reply.result, b'"taskId"'):
+        return False
+    return _member(reply.result, "status") in ("working", "input_required")
 
 
 def _drop_null(message: Message) -> None:

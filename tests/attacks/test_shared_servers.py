@@ -7,11 +7,11 @@ import asyncio
 import json
 
 import pytest
-from fakes import Asked, FakeClient, FakeLink, FakeUpstream, Json, Stage, proxy_over, said, set_settings, text
+from fakes import MODERN, Asked, FakeClient, FakeLink, FakeUpstream, Json, Stage, proxy_over, said, set_settings, text
 from requirements import requirement
 from waiting import WAIT_S, call_slow
 
-from foretool.server.protocol import jsonrpc
+from foretool.server.protocol import jsonrpc, versions
 
 pytestmark = pytest.mark.anyio
 
@@ -290,3 +290,26 @@ async def test_a_late_answer_is_not_taken_for_that_of_another_call_however_its_i
         await ben.ask("ping")
         of_ben.reply(text("of Ben"))
         assert said(await ben.result(own)) == "of Ben"
+
+
+@requirement("log:whose")
+@pytest.mark.parametrize("speaks_tasks", [False, True])
+async def test_what_a_server_says_of_a_task_that_goes_on_goes_to_no_other_client(speaks_tasks: bool) -> None:
+    declared: Json = {"extensions": {versions.TASKS: {}}}
+    upstream = FakeUpstream("calc", ["slow", "other"], MODERN, capabilities={"tools": {}, "logging": {}, **declared})
+    made = {"taskId": "t", "status": "working", "ttlMs": 60_000, "pollIntervalMs": 500}
+    upstream.scripts["slow"] = lambda asked: asked.reply({"resultType": "task", **made})
+    upstream.scripts["tasks/get"] = lambda asked: asked.reply({"resultType": "complete", **made})
+    upstream.hold("other")
+    level = {versions.META_LOG_LEVEL: "debug"}
+    async with proxy_over(upstream) as stage:
+        ann = FakeClient(stage.app, principal="ann").modern("a", capabilities=declared if speaks_tasks else {}, **level)
+        ben = FakeClient(stage.app, principal="ben").modern("b", **level)
+        begun, _ = await call(ann, upstream, "slow")
+        if speaks_tasks:
+            await ann.ask("tasks/get", {"taskId": (await ann.result(begun))["taskId"]})
+        own, asked = await call(ben, upstream, "other")
+        upstream.link.say(MESSAGE, ENTRY)
+        asked.reply(text("of Ben"))
+        await ben.result(own)
+    assert ben.count(MESSAGE) == 0
