@@ -19,7 +19,7 @@ from click import ClickException
 from foretool.server.commands import edits, output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.errors import ConfigError
-from foretool.server.config.loader import Config, parse
+from foretool.server.config.loader import Config, load, parse
 from foretool.server.config.places import find_place
 from foretool.server.setup.changes import ChangeError
 from foretool.server.setup.documents import DocumentError
@@ -59,13 +59,14 @@ def open_file(path: Path | None, *, may_be_missing: bool = False) -> OwnServers:
 
 @contextmanager
 def errors_of(place: Path) -> Iterator[None]:
-    """Turn errors of reading and editing a file into one line."""
+    """Turn errors of reading and editing our config file into one line. Raises `ConfigError` as every command does
+    that reads the file, and `ClickException`."""
     try:
         yield
-    except OSError as error:
-        raise ClickException(f"{place}: cannot be read ({error.strerror}); check its permissions") from None
-    except DocumentError as error:
-        raise ClickException(f"{place}: {error}; correct the file first{way_back(place)}") from None
+    except (OSError, DocumentError) as error:
+        load(place)
+        said = f"cannot be read ({error.strerror}); check its permissions" if isinstance(error, OSError) else str(error)
+        raise ClickException(f"{place}: {said}") from None
 
 
 def differing_lines(own: OwnServers) -> list[str]:

@@ -68,6 +68,8 @@ _PLACES: Final[Mapping[str, str]] = {
 }
 """The modules of commands that have no module of their name in this package. Such a module names a command like the
 command line does if it has several."""
+_WITH_PARTS: Final = ("token",)
+"""Commands that have commands of their own."""
 ALL: Final = "foretool.all"
 """Where the context keeps that every command is to be listed."""
 
@@ -91,7 +93,7 @@ class _LazyGroup(click.Group):
         if "--all" in own:
             ctx.meta[ALL] = True
             args = args if len(own) < len(args) else [*args, "--help"]
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, _move_config(args))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -121,6 +123,16 @@ class _LazyGroup(click.Group):
         return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
+def _move_config(args: list[str]) -> list[str]:
+    """Write a `--config FILE` that stands in front of a command behind its name: each command has that option."""
+    given = args[:1] if args and args[0].startswith("--config=") else args[:2] if args[:1] == ["--config"] else []
+    names = list(takewhile(lambda each: not each.startswith("-"), args[len(given) : len(given) + 2]))
+    if not given or not names:
+        return args
+    behind = len(given) + (2 if names[0] in _WITH_PARTS and len(names) > 1 else 1)
+    return [*args[len(given) : behind], *given, *args[behind:]]
+
+
 @click.group(
     cls=_LazyGroup,
     invoke_without_command=True,
@@ -128,8 +140,15 @@ class _LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="foretool")
 @click.option("--all", "shows_all", is_flag=True, help="Show every command.")
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The config file; may stand behind the command too.",
+)
 @click.pass_context
-def root(context: click.Context, shows_all: bool) -> int | None:
+def root(context: click.Context, shows_all: bool, path: Path | None) -> int | None:
     """One MCP server in front of all your MCP servers.
 
     Without a command, shows the state in a few lines, and what to do next.
@@ -141,7 +160,7 @@ def root(context: click.Context, shows_all: bool) -> int | None:
         return None
     from foretool.server.commands.list import show_overview  # most command lines do not need it
 
-    return show_overview()
+    return show_overview(path)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -112,19 +112,19 @@ class Overview(Struct, frozen=True):
     """Whether a client's file has foretool."""
 
 
-def show_overview() -> int:
+def show_overview(path: Path | None = None) -> int:
     """Print the state and the next step. Returns the exit status."""
-    place = find_place(None, os.environ).path
+    place = find_place(path, os.environ).path
     if not place.exists():
         output.say(f"foretool {__version__}: not set up yet ({edits.short(place)} does not exist).", "bold")
         _say_next("foretool init", "takes over the servers of your MCP clients; it shows everything before")
         return 0
     try:
-        config = load()
+        config = load(path)
         state = read_state(config)
     except ConfigError as error:
         output.say(f"foretool {__version__}: the config cannot be used.", "bold")
-        output.say(str(error), "red")
+        output.say(f"{error} [{error.code}]", "red")
         _say_next("foretool doctor", "checks again after you have corrected it")
         return USAGE
     except StorageError as error:

@@ -90,7 +90,7 @@ def wait():
             print("ended in order", flush=True)
     interrupts.run(run())
 
-def answer():
+def answer(path):
     import time
     {work}()
     time.sleep(5)

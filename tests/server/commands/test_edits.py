@@ -140,8 +140,8 @@ def test_old_copies_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_broken_file_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mcp.json"
     path.write_text('{"mcpServers": {"a": ')
-    assert run(["disable", "a", "--config", str(path)]) == 1
-    assert "mcp.json: 1:22: expected a value" in capsys.readouterr().err
+    assert run(["disable", "a", "--config", str(path)]) == 2
+    assert "mcp.json:1:22: expected a value" in capsys.readouterr().err
 
 
 def test_a_missing_file_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,7 +220,7 @@ def test_undo_warns_where_the_config_that_comes_back_cannot_be_used(
 
 def test_a_damaged_config_without_a_copy_is_left_alone(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config.write_text("{")
-    assert run(["list", "--config", str(config)]) == 1
+    assert run(["list", "--config", str(config)]) == 2
     assert "bring back" not in capsys.readouterr().err
     assert run(["doctor", "--undo", "--config", str(config)]) == 1
     assert "no earlier version is kept; correct it by hand" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """The group of commands: which there are, how errors leave, and that each is documented."""
 
+import json
 import re
 import subprocess
 import sys
@@ -178,3 +179,31 @@ def test_help_shows_what_people_use_first_and_all_the_rest_behind_an_option(
     assert listed("--help") == list(FIRST) and len(FIRST) == 8
     assert listed("--help", "--all") == listed("--all", "--help") == listed("--all") == list(COMMANDS)
     assert len(COMMANDS) == 28
+
+
+BROKEN = '{\n  "mcpServers": {,}\n}'
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["list"], ["status"], ["pin"], ["pin", "a"], ["tools"], ["disable", "a"], ["add", "b", "--", "c"], ["doctor"]],
+)
+def test_each_command_refuses_a_broken_config_alike(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(BROKEN)
+    said = []
+    for line in (["status", "--config", str(path)], ["--config", str(path), *words]):
+        assert run(line) == 2
+        said.append(capsys.readouterr().err)
+    assert said[0] == said[1] and said[0].startswith(f"foretool: {path}:2:18: ") and "[FT103]" in said[0]
+
+
+def test_the_config_may_stand_in_front_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path)
+    assert run([f"--config={path}", "list", "--json"]) == 0
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["calc", "sky"]
+    path.write_text(BROKEN)
+    assert run(["--config", str(path)]) == 2
+    assert "[FT103]" in capsys.readouterr().out
