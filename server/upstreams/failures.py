@@ -7,12 +7,17 @@ secret to a hostile server.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from foretool.server.config.codes import Code
 from foretool.server.config.servers import Server
+from foretool.server.config.variables import safe_path
 from foretool.server.setup.installation import program_hint
 from foretool.server.transports.upstream.base import LAST_LINE
 from foretool.server.upstreams.causes import Cause, find_cause, telling_line
@@ -41,6 +46,15 @@ def explain_failure(
 ) -> Cause:
     """Return why a server failed. `error`: what foretool saw of it. `stderr`: its lines, the oldest first.
     `skipped_lines`: lines on its stdout that were not MCP. `timeout_s`: how long it had for its start."""
+    cause = _explain(server, error, stderr, skipped_lines, timeout_s)
+    wanted = next((each for each in ("uvx", "npx") if f"start it with {each}" in cause.do), "")
+    if not wanted or shutil.which(wanted, path=safe_path(os.environ.get("PATH", os.defpath))):
+        return cause
+    do = f"{cause.do}; {wanted} is not installed on this machine: first {program_hint(wanted)}"
+    return replace(cause, do=do)
+
+
+def _explain(server: Server, error: str, stderr: Sequence[str], skipped_lines: int, timeout_s: float) -> Cause:
     is_local = server.type == "stdio"
     cause = _local_cause(server, error, stderr, skipped_lines, timeout_s) if is_local else _remote_cause(server, error)
     if advice := find_cure(server, cause, "\n".join((*stderr, error))):

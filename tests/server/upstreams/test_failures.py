@@ -15,6 +15,7 @@ from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.server.config.codes import Code
 from foretool.server.config.servers import Server
+from foretool.server.setup.installation import program_hint
 from foretool.server.transports.upstream.base import LinkError
 from foretool.server.transports.upstream.http_client import RequestFailed, follow
 from foretool.server.transports.upstream.stdio import Child, _spawn
@@ -184,7 +185,7 @@ def test_a_server_for_another_sdk_gets_its_own_python_so_that_no_other_server_br
     program.write_text(f"#!{tmp_path}/bin/python3.11\n")
     program.chmod(0o700)
     found = explain_failure(server(tmp_path, command=str(program)), "exited with code 1", (printed,))
-    assert found.do == (
+    assert found.do.partition("; uvx is not installed")[0] == (
         "start it with uvx in a Python of its own, because others may need the version that is there:"
         f' "command": "uvx", and first in its args {said}'
     )
@@ -289,3 +290,16 @@ def test_a_slow_server_whose_key_is_empty_is_told_of_the_key_first(tmp_path: Pat
     found = explain_failure(one, "no answer to initialize within 30 s", ())
     assert found.code is Code.SERVER_SLOW
     assert found.do.startswith("its env has BRAVE_API_KEY empty: fill it; if it still takes long, give it more time")
+
+
+def test_what_is_to_be_started_with_a_missing_program_says_how_that_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ("ModuleNotFoundError: No module named 'mcp'",)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = explain_failure(server(tmp_path), "exited with code 1", said)
+    assert found.do.endswith("; uvx is not installed on this machine: first " + program_hint("uvx"))
+    (tmp_path / "uvx").write_text("#!/bin/sh")
+    (tmp_path / "uvx").chmod(0o755)
+    found = explain_failure(server(tmp_path), "exited with code 1", said)
+    assert found.do.endswith("start it with uvx")
