@@ -93,7 +93,8 @@ def _tell_fixes(details: MissDetails) -> Iterator[tuple[str, str]]:
         yield "played again", say_effect(best, f"foretool misses {details.miss.id} --fix")
     if len(fixes) > 1:
         yield "or", "; ".join(each.fix.what for each in fixes[1:])
-    yield "to do it", f"foretool misses {details.miss.id} --fix"
+    if any(each.fix.kind != "doctor" for each in fixes):  # which the line above names as a command
+        yield "to do it", f"foretool misses {details.miss.id} --fix"
 
 
 def _print_story(details: MissDetails) -> None:

@@ -136,6 +136,9 @@ def test_a_server_that_does_not_work_is_for_doctor_and_nothing_is_asked(
     out = " ".join(capsys.readouterr().out.split())
     assert out.endswith("Run foretool doctor brave: it says why server brave does not work.")
     assert "Make this change" not in out and path.read_bytes() == before
+    assert run(["misses", str(id), "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "foretool doctor brave" in out and "--fix" not in out, "it would change nothing"
 
 
 @pytest.mark.parametrize(("typed", "status"), [("y", 0), ("", 1), ("1", 0), ("n", 1), ("0", 1)])
