@@ -35,6 +35,8 @@ _PIECE: Final = 64 * 1024
 """Bytes that are read at once. A server may have made its pipe longer."""
 _STDERR_LINES: Final = 20
 _STDERR_WIDTH: Final = 400
+_LAST_WORDS_S: Final = 5.0
+"""What a child wrote longer than this before its end has nothing to do with the end."""
 _NOISE_LINES: Final = 5
 MOST_WAITING: Final = 8 * 1024 * 1024
 """When more bytes than this wait for a child that does not read its input, further requests fail, unsent."""
@@ -211,6 +213,8 @@ class StdioLink(Link):
         self._noise: deque[bytes] = deque(maxlen=_NOISE_LINES)
         """The last lines of its stdout that were not messages."""
         self._errors: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._error_at = 0.0
+        """When the last one came."""
         self._error_lines = LineSplitter(64 * 1024)
         self._allowance = allowance
         self._stdin: PipeWriter | None = None
@@ -324,6 +328,7 @@ class StdioLink(Link):
         watch = StepWatch()
         for line in deque(self._error_lines.feed(data), _STDERR_LINES):
             self._errors.append(line[:_STDERR_WIDTH].decode(errors="replace"))
+            self._error_at = self._loop.time()
         self._allowance.spend(watch.took())
         if pause_s := self._allowance.pause_s:
             self._outputs[1].rest(pause_s)
@@ -341,7 +346,8 @@ class StdioLink(Link):
             self._loop.call_later(0.004, self._report_end, looks - 1)
             return
         why = "closed its output" if code is None else _exit_reason(code)
-        last = f"{LAST_LINE}{self._errors[-1]!r}" if self._errors else ""
+        is_recent = self._loop.time() - self._error_at < _LAST_WORDS_S
+        last = f"{LAST_LINE}{self._errors[-1]!r}" if self._errors and is_recent else ""
         self._receiver.on_closed(why + last)
 
     async def close(self) -> None:

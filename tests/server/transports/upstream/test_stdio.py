@@ -177,3 +177,24 @@ async def test_a_launcher_whose_server_has_spoken_is_ended_like_any_other(tmp_pa
     await link.close()
     assert not is_alive(link.pid)
     watcher.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("later_s", "said"), [(0.0, "; last stderr line: 'still waiting'"), (30.0, "")])
+async def test_what_a_child_wrote_long_before_its_end_is_not_its_reason(
+    later_s: float, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, watcher, loop = Notes(), ChildWatcher(), asyncio.get_running_loop()
+    script = "import sys, time; print('still waiting', file=sys.stderr, flush=True); time.sleep(60)"
+    link = await open_stdio(Child(sys.executable, ["-S", "-c", script], {}, None), notes, watcher, 1_000_000)
+    try:
+        async with asyncio.timeout(20):
+            while not link.stderr():
+                await asyncio.sleep(0.02)
+        now = loop.time
+        monkeypatch.setattr(loop, "time", lambda: now() + later_s)
+        link._signal(stdio.signal.SIGKILL)
+        assert await asyncio.wait_for(notes.told.get(), 60) == ("closed", f"was ended by SIGKILL{said}")
+    finally:
+        await link.close()
+        watcher.close()
