@@ -330,7 +330,8 @@ def _say_summary(summary: TokenSummary, *, briefly: bool, is_whole: bool) -> str
         return f"{servers}, {tools}, {tokens}: so few that all are listed, which a model does best with."
     if briefly:
         return (
-            f"{servers}, {tools}: a client's first list takes {summary.listed_tokens:,} tokens, all {summary.tokens:,}."
+            f"{servers}, {tools}: a client's first list takes {summary.listed_tokens:,} tokens,"
+            f" one of all tools would take {summary.tokens:,}."
         )
     return (
         f"{servers}, {tools}, {tokens}. A client's first list takes {summary.listed_tokens:,}"

@@ -121,7 +121,7 @@ def _add(merged: Merged, file: FoundFile, server: FoundServer, choose: Callable[
         if choice == widest != "both":
             others = [conflict.second_from] if choice == "first" else [conflict.first_from]
             others = [conflict.first_from, conflict.second_from] if choice == "joined" else others
-            merged.notes.append(f"{name}: one server, which covers that of {' and '.join(others)}")
+            merged.notes.append(f"{name}: kept once, with all that {' and '.join(others)} had")
         if choice == "both":
             other = _free_name(f"{name}-{file.file.client}", present)
             differ = ", ".join(conflict.differs)

@@ -46,7 +46,7 @@ def test_a_home_is_set_up_and_undone(home: Path, capsys: pytest.CaptureFixture[s
     assert run(["init", "--yes", "--no-start"]) == 0
     out = capsys.readouterr().out
     assert "17 servers for ~/.config/foretool/mcp.json" in out and "to put them back: foretool init --undo" in out
-    assert "files: one server, which covers that of Claude Desktop and Cursor" in out
+    assert "files: kept once, with all that Claude Desktop and Cursor had" in out
     ours = home / ".config/foretool/mcp.json"
     assert ours.stat().st_mode & 0o077 == 0
     servers = json.loads(ours.read_text())["mcpServers"]
@@ -443,7 +443,7 @@ def test_servers_of_one_name_are_no_question_but_a_line_that_says_what_is_kept(
     monkeypatch.setattr("sys.stdin", Terminal("\ny\n"))
     assert run(["init", "--no-start", "--no-hook"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "files: one server, which covers that of Claude Desktop" in out
+    assert "files: kept once, with all that Claude Desktop had" in out
     assert "time, time-cursor: two servers, because Claude Desktop and Cursor differ in env" in out
     assert out.count("[y/N]") == 2 and "s3cret" not in out
     config = json.loads((home / ".config/foretool/mcp.json").read_text())["mcpServers"]
