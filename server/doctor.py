@@ -101,7 +101,7 @@ def _summarize(
     with suppress(StorageError), open_existing_store(config.storage) as store:
         profile = config.profiles[""]
         app = App(config, store)
-        view = app.lists.preview(profile, "frozen" if profile.policy == "auto" else profile.policy)
+        view = app.lists.foresee(profile, "frozen" if profile.policy == "auto" else profile.policy)
         listed, names = view.tokens, len(view.tools)
         lists_all = all(tool.id in view.shown for tool in tools)
     return TokenSummary(

@@ -27,9 +27,10 @@ def open_offline(config: Config) -> Iterator[App]:
 
 
 def view(app: App, profile: Profile) -> View:
-    """Return the list of a profile. Under `auto` it is the list that every client starts with."""
+    """Return the list that the next client of a profile gets. Under `auto` it is the list that every client starts
+    with."""
     policy: Policy = "frozen" if profile.policy == "auto" else profile.policy
-    return app.lists.preview(profile, policy)
+    return app.lists.foresee(profile, policy)
 
 
 def suggest_names(app: App, name: str) -> str:

@@ -45,8 +45,9 @@ class ShownFix(Struct, frozen=True):
 
     @property
     def is_advised(self) -> bool:
-        """Whether it helps as far as is known, and belongs to the tool."""
-        return self.measured.is_advised if self.measured is not None else not self.fix.is_doubtful
+        """Whether it helps as far as is known, and `foretool misses NUMBER --fix --yes` may make it."""
+        measured = self.measured if self.measured is not None else MeasuredFix(self.fix, None, 0)
+        return measured.is_made_unasked
 
 
 class FixPage(Struct, frozen=True):

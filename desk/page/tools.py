@@ -36,7 +36,7 @@ class ToolRow(Struct, frozen=True):
     misses: int
     last_at: float
     is_listed: bool
-    """A list that is made now has it."""
+    """The list of the next client has it."""
     is_pinned: bool
     is_yours: bool
     """The user's own words stand in place of the server's."""

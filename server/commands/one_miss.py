@@ -28,8 +28,6 @@ _FEW: Final = 20
 """With fewer tasks the intervals say little."""
 _MOMENT_S: Final = 0.5
 """What is less apart is told as one moment."""
-_GUARDED: Final = ("rule", "enable", "profile", "approve")
-"""Changes that let something in which the user has kept out: only a user who names one makes it unasked."""
 
 
 class MissDetails(MissStory, frozen=True):
@@ -37,7 +35,7 @@ class MissDetails(MissStory, frozen=True):
 
     cause_in_words: str
     listed_now: bool | None
-    """Whether a list that is made now has the tool; null if the tool is not known any more."""
+    """Whether the list of the next client has the tool; null if the tool is not known any more."""
     why: str
     """Why this tool was missed, more exactly than the cause says; "" if the cause says it all."""
     tool: str
@@ -69,7 +67,7 @@ def _print_details(details: MissDetails) -> None:
     facts = [("when", output.when(miss.at)), *((each.name, each.text) for each in details.tell())]
     facts += [*_tell_fixes(details), *((each.name, each.text) for each in details.tell_end())]
     if details.listed_now is not None:
-        facts.append(("listed now", "yes" if details.listed_now else "no"))
+        facts.append(("in the next list", "yes" if details.listed_now else "no"))
     output.say(f"{miss.id}  {name_miss(miss)}", "bold")
     for name, value in facts:
         output.say_fact(name, value, indent=2, column=19)
@@ -169,7 +167,7 @@ def _narrow(
     if not agreed:
         return offered, ""
     first = offered[0]
-    unasked = [each for each in offered if each.fix.kind not in _GUARDED and each.is_advised]
+    unasked = [each for each in offered if each.is_made_unasked]
     why = f" ({say_effect(first)})" if first.effect is not None and not first.is_advised else ""
     return unasked, "" if unasked else f"--yes alone does not {first.fix.what}{why}; add --change {first.fix.kind}"
 
@@ -188,7 +186,7 @@ def measure_all(app: App, found: MissDiagnosis, *, replays: bool = True, patienc
 def _say_nothing(found: MissDiagnosis) -> int:
     """Say why there is nothing to change. Returns the exit status."""
     if found.listed_now:
-        output.say(f"{found.tool} is in the list by now; nothing has to change.")
+        output.say(f"{found.tool} is in the next list; nothing has to change.")
         return 0
     miss = found.miss
     way = miss.change or f"it is not known which tool was needed; the conversation tells: foretool misses {miss.id}"

@@ -382,7 +382,7 @@ def _say_rank(
 
 
 def _say_lists(app: App, view: View, tool: Tool, profile: Profile) -> tuple[Cause | None, list[Reason]]:
-    """Say why lists lack a tool: the one that the latest client has, and the one that is made now."""
+    """Say why lists lack a tool: the one that the latest client has, and that of the next one."""
     cause: Cause | None = None
     said: list[Reason] = []
     is_listed, is_named = tool.id in view.shown, tool.id in view.named
@@ -395,14 +395,15 @@ def _say_lists(app: App, view: View, tool: Tool, profile: Profile) -> tuple[Caus
     if got is not None and cause is not None:
         what = f"the list that a client got {output.ago(got.at)} lacks it ({cause}): {CAUSES[cause]}"
         said.append(Reason(what, "have the client list its tools again, or start it again"))
+    whose = "the next list" if got is None else "the client's list"
     if is_listed:
-        new = "a list that is made now has it" if cause else "the client's list has it, so no search is needed"
+        new = "the next list has it" if cause else f"{whose} has it, so no search is needed"
         return cause, [*said, Reason(new)]
     if is_named:
-        new = "a list that is made now names it" if cause else "the client's list names it, so no search is needed"
+        new = "the next list names it" if cause else f"{whose} names it, so no search is needed"
         return cause, [*said, Reason(f"{new}: it stands in the descriptions of the bridges with what a call takes")]
     why = HiddenTools(app.lists).why(view, tool.id, tool.upstream)
-    what = "a list that is made now lacks it too" if cause else "the client's list lacks it"
+    what = "the next list lacks it too" if cause else f"{whose} lacks it"
     change = why.change.replace("none: ", "nothing: ", 1) if why.change.startswith("none: ") else why.change
     return cause or why.cause, [*said, Reason(f"{what} ({why.cause}): {CAUSES[why.cause]}", change)]
 

@@ -228,7 +228,7 @@ def _print(inventory: Inventory, unused: bool) -> None:
     full = f"{output.plural(inventory.catalog_tools, 'tool')}, {inventory.catalog_tokens:,} tokens"
     output.say(f"catalog: {full}")
     for listed in inventory.lists:
-        whose = f"profile {listed.profile}" if listed.profile else "list"
+        whose = f"next list of profile {listed.profile}" if listed.profile else "next list"
         share = f", {listed.tokens / inventory.catalog_tokens:.0%} of the catalog" if inventory.catalog_tokens else ""
         shown = f"{output.plural(listed.tools, 'tool')}, {listed.tokens:,} tokens{share}"
         output.say(f"{whose}: {shown} (budget {listed.budget:,}, policy {listed.policy})")

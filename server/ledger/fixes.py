@@ -130,6 +130,8 @@ was called, or one with a word of the search. `description`: the tool's text say
 config no longer leaves its server or the tool out. `rule`: a rule no longer refuses it. `profile`: the profile gets its
 server. `approve`, `learn`, `doctor`: another command does it."""
 
+GUARDED: Final[tuple[Kind, ...]] = ("rule", "enable", "profile", "approve")
+"""Changes that let something in which the user has kept out: only a user who names one makes it unasked."""
 _MOST_BUDGET: Final = 32_000
 """The largest budget of a list that is offered."""
 _STEP: Final = 50
@@ -187,6 +189,12 @@ class MeasuredFix(Struct, frozen=True):
         return self.effect is None or self.spared > 0 or self.effect.verdict == "better"
 
     @property
+    def is_made_unasked(self) -> bool:
+        """Whether `foretool misses NUMBER --fix --yes` may make it: it is advised, and lets nothing in which the user
+        has kept out."""
+        return self.is_advised and self.fix.kind not in GUARDED
+
+    @property
     def is_worse(self) -> bool:
         """Whether the tasks on record would have missed or searched more with it: it is not offered."""
         if self.effect is None:
@@ -204,7 +212,7 @@ class MissDiagnosis(Struct, frozen=True):
     tool: str
     """The exposed name of the tool; "" if it is not known which one was needed."""
     listed_now: bool | None
-    """Whether a list that is made now has the tool; None if the tool is not known."""
+    """Whether the list of the next client has the tool; None if the tool is not known."""
     fixes: tuple[Fix, ...]
 
 
@@ -265,7 +273,7 @@ class _Finder:
         self._policy: Policy = exposure.policy if exposure is not None else chosen
         self.tool = self._find_tool()
         self.is_listed = self.tool.id in offline.view(app, self.profile).shown if self.tool is not None else None
-        """Whether a list that is made now has the tool; None if the tool is not known."""
+        """Whether the list of the next client has the tool; None if the tool is not known."""
 
     def _find_tool(self) -> Tool | None:
         """Return the tool that was needed, if it is there."""
@@ -306,8 +314,8 @@ class _Finder:
             yield from self._learn()
 
     def _is_listed_to_such(self, tool: Tool) -> bool:
-        """Return whether a list that is made now, for a client like this one, has a tool."""
-        return bool(self.is_listed) and tool.id in self._app.lists.preview(self.profile, self._policy).shown
+        """Return whether the list of the next client like this one has a tool."""
+        return bool(self.is_listed) and tool.id in self._app.lists.foresee(self.profile, self._policy).shown
 
     # -- what keeps a tool away
 
@@ -370,21 +378,21 @@ class _Finder:
     def _list(self, tool: Tool) -> Iterator[Fix]:
         """Yield what lists a tool."""
         app, profile = self._app, self.profile
-        if tool.id in app.lists.preview(profile, self._policy).shown:
+        if tool.id in app.lists.foresee(profile, self._policy).shown:
             return
         foretool = ("foretool",)
         own = ("foretool", "profiles", profile.name) if profile.name else foretool
-        pinned = app.lists.preview(replace(profile, pin=(*profile.pin, tool.id)), self._policy).tokens
-        as_now = app.lists.preview(profile, self._policy).tokens
+        pinned = app.lists.foresee(replace(profile, pin=(*profile.pin, tool.id)), self._policy).tokens
+        as_now = app.lists.foresee(profile, self._policy).tokens
         yield _fix("pin", f"pin {tool.id}", ConfigChange((*own, "pin"), tool.id, adds=True),
                    tokens=pinned if pinned != as_now else 0)  # fmt: skip
         budget = self._least_budget(tool)
         if budget:
-            larger = app.lists.preview(profile.with_budget(budget), self._policy)
+            larger = app.lists.foresee(profile.with_budget(budget), self._policy)
             keys = self._keys_of("list_tokens")
             what = f"raise list_tokens from {profile.list_tokens:,} to {budget:,}"
             yield _fix("budget", what, ConfigChange(keys, budget), tokens=larger.tokens)
-        frozen = app.lists.preview(profile, "frozen")
+        frozen = app.lists.foresee(profile, "frozen")
         if self._policy == "growing" and tool.id in frozen.shown:
             what = "set policy to frozen: its list keeps no tokens for what it gains"
             yield _fix("policy", what, ConfigChange(self._keys_of("policy"), "frozen"), tokens=frozen.tokens)

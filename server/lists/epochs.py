@@ -85,6 +85,18 @@ class ListKeeper:
         """Return the list that `view` would return, without storing a new one."""
         return self._restore(self.maker.draft(profile, policy)) or self.try_out(profile, policy)
 
+    def foresee(self, profile: Profile, policy: Policy) -> View:
+        """Return the list of the next client, without storing it: of one whose session begins while no other one shares
+        its list."""
+        draft = self.maker.draft(profile, policy)
+        view = self._restore(draft)
+        if view is None:
+            return self.try_out(profile, policy)
+        if not self._epochs.may_move() or (ranked := self._rank_moved(draft, view)) is None:
+            return view
+        new = draft.write(draft.choose(ranked), self._next_epoch(draft))
+        return draft.show(new, self._epochs.end(new.created_at), ranked)
+
     def try_out(self, profile: Profile, policy: Policy) -> View:
         """Return the list that would be made now, whatever was stored."""
         draft = self.maker.draft(profile, policy)
@@ -122,13 +134,18 @@ class ListKeeper:
 
     def _move(self, draft: ListDraft, view: View) -> View:
         """Return a list that holds what was used since this one was made; this one, if that changes nothing."""
+        ranked = self._rank_moved(draft, view)
+        return self._store(draft, ranked) if ranked is not None else view
+
+    def _rank_moved(self, draft: ListDraft, view: View) -> tuple[ToolId, ...] | None:
+        """Return the order in which tools compete with what was used since a list was made; None if that changes
+        nothing."""
         if last_use(draft.usages) <= view.created_at:
-            return view
+            return None
         ranked = draft.rank_use((*view.tools, *view.named))
         defined, named = draft.choose(ranked)
-        if {*defined, *dict(draft.own)} == view.shown and set(named) == set(view.named):
-            return view
-        return self._store(draft, ranked)
+        is_same = {*defined, *dict(draft.own)} == view.shown and set(named) == set(view.named)
+        return None if is_same else ranked
 
     # -- when lists move
 

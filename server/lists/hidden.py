@@ -50,7 +50,7 @@ class HiddenTools:
         known = self._explain(view, view.profile)
         ranked = known.ranked
         rank = ranked.index(tool) + 1 if tool in ranked else 0
-        if upstream in view.offline:
+        if upstream in view.offline or (view.servers is not None and upstream not in view.servers):
             change = f"none: the tools of {upstream!r} were not known yet, and are from now on"
             return Why("offline", rank, len(ranked), change)
         if self._is_listed_now(view, view.profile, tool) or known.own.lists(tool):

@@ -58,6 +58,8 @@ class View(Struct, frozen=True):
     """How many of them a step may have at most."""
     offline: frozenset[str] = frozenset()
     """Upstreams whose tools were unknown when the list was made."""
+    servers: frozenset[str] | None = None
+    """The upstreams that there were then; None where all were that there are."""
     named: tuple[ToolId, ...] = ()
     """Tools that the list lacks and that the definitions of our bridges name."""
     for_pages: frozenset[ToolId] = frozenset()
@@ -393,6 +395,7 @@ class ListDraft:
             array=arrays["modern"], tokens=tokens,
             budget=self.profile.list_tokens, created_at=stored.created_at, until=until, profile=self.profile,
             ranked=() if self.policy == "full" else ranked, offline=self._maker.inputs.unlisted(), named=stored.named,
+            servers=frozenset(self._maker.inputs.config.now.servers),
             for_pages=frozenset(tool.id for tool in for_pages), wide=wide, legacy_array=arrays["legacy"],
         )  # fmt: skip
 

@@ -115,3 +115,18 @@ async def test_a_profile_that_is_removed_shows_its_clients_nothing() -> None:
         refused = await stage.client.reply(stage.client.post("tools/call", {"name": "mail__send"}))
     assert "error" in refused or refused["result"]["isError"]
     assert mail.calls == []
+
+
+async def test_a_tool_of_a_server_that_was_added_is_missed_because_the_list_is_older() -> None:
+    here, comes = FakeUpstream("here", ["a"]), FakeUpstream("comes", ["forecast"])
+    async with proxy_over(here) as stage:
+        client = stage.client
+        await client.initialize()
+        await client.list_tools()
+        await reload(stage, here, comes)
+        await client.until(lambda: len(stage.app.catalog.of("comes")) > 0)
+        assert said(await client.call_tool("comes__forecast", {})) == "forecast"
+        (miss,) = stage.store.calls.misses()
+    assert (miss.tool, miss.cause, miss.change) == (
+        "comes__forecast", "offline", "none: the tools of 'comes' were not known yet, and are from now on",
+    )  # fmt: skip

@@ -146,7 +146,7 @@ def test_a_list_that_a_running_client_has_counts_until_the_client_is_gone(
     said = explain(path, capsys, TASK, "--tool", "sky__forecast")
     assert said["asked"]["cause"] == "stale"
     assert "lacks it (stale): the client's list is older than " in reasons(said)
-    assert "; a list that is made now has it" in reasons(said)
+    assert "; the next list has it" in reasons(said)
     with open_store(loader.load(path).storage) as store:
         store.sessions.add_exposure(Exposure("late", 0.5, "frozen", 1, (CALC,), 40, "list"))
     said = explain(path, capsys, TASK, "--tool", "sky__forecast")
@@ -154,7 +154,7 @@ def test_a_list_that_a_running_client_has_counts_until_the_client_is_gone(
     with open_store(loader.load(path).storage) as store:
         store.sessions.end("late", LATER + 1)
     said = explain(path, capsys, TASK, "--tool", "sky__forecast")
-    assert said["asked"]["cause"] is None and "the client's list has it" in reasons(said)
+    assert said["asked"]["cause"] is None and "the next list has it" in reasons(said)
 
 
 def test_a_tool_that_the_list_names_needs_no_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,6 +168,6 @@ def test_a_tool_that_the_list_names_needs_no_search(tmp_path: Path, capsys: pyte
                     store.sessions.end(session.key, 20.0)
         asked[names] = explain(path, capsys, TASK, "--tool", "sky__forecast")
     before, told = asked[False], asked[True]
-    assert "the client's list names it, so no search is needed" not in reasons(before)
-    assert "the client's list names it, so no search is needed" in reasons(told)
+    assert "the next list names it, so no search is needed" not in reasons(before)
+    assert "the next list names it, so no search is needed" in reasons(told)
     assert (told["asked"]["cause"], told["asked"]["listed"]) == (None, True)

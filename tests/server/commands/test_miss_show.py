@@ -35,7 +35,7 @@ def test_one_miss_is_told_with_all_it_points_at(path: Path, capsys: pytest.Captu
         "would have helped pin sky__forecast",
         "recovered discovered: a search found it",
         "cost 1 turn, 80 tokens",
-        "listed now yes",
+        "in the next list yes",
         "call ok after 12 ms, by name",
         "the client got a list of 1 tool (frozen) [300 tokens]",
         'the client searched for "weather in Paris": found sky__forecast (confidence high) [80 tokens]',

@@ -53,8 +53,8 @@ def test_it_prints_a_table_and_the_totals(path: Path, capsys: pytest.CaptureFixt
     assert run(["tools", "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "calc__add (pinned)" in out and "catalog: 3 tools, 120 tokens" in out
-    assert "profile night: 5 tools" in out and "not known yet: new" in out
-    assert re.search(r"\nlist: 5 tools, [\d,]+ tokens, \d+% of the catalog \(budget 2,000, policy auto\)\n", out)
+    assert "next list of profile night: 5 tools" in out and "not known yet: new" in out
+    assert re.search(r"\nnext list: 5 tools, [\d,]+ tokens, \d+% of the catalog \(budget 2,000, policy auto\)\n", out)
 
 
 def test_a_server_with_tools_of_each_person_is_named_as_such(
