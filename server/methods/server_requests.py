@@ -267,6 +267,8 @@ class ServerRequests:
         exchange.request, exchange.upstream = parked.request, parked.upstream
         exchange.on_drop, exchange.running = before.on_drop, before.running
         parked.request.exchange = exchange
+        if not before.done:
+            before.error(jsonrpc.INVALID_PARAMS, "a later retry of this request has taken its place")
         responses = jsonrpc.fields(exchange.params.get("inputResponses", UNSET))
         for key in [key for key in parked.open if key in responses]:
             message, answer = parked.open.pop(key)

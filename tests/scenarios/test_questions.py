@@ -188,6 +188,26 @@ async def test_an_upstream_that_died_while_the_client_was_asked_is_not_called_tw
     assert outcomes == ["lost"]
 
 
+@requirement("question:parked")
+async def test_of_two_retries_of_a_parked_call_the_later_one_goes_on_and_the_other_is_told() -> None:
+    upstream = Curious("calc")
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern(capabilities=CAN)
+        upstream.hold("ask")
+        first = client.post("tools/call", call())
+        asked = await upstream.called("ask")
+        question = asyncio.create_task(asked.ask("elicitation/create", {"message": "?"}))
+        parked = await client.result(first)
+        (key,) = parked["inputRequests"]
+        answers = {"inputResponses": {key: {"action": "accept"}}, "requestState": parked["requestState"]}
+        earlier, later = (client.post("tools/call", {**call(), **answers}) for _ in range(2))
+        assert "a later retry" in (await client.reply(earlier))["error"]["message"]
+        await question
+        asked.reply({"content": [{"type": "text", "text": "thanks"}]})
+        assert said(await client.result(later)) == "thanks"
+    assert upstream.count("tools/call") == 1
+
+
 @requirement("question:parked-cancelled")
 async def test_a_cancelled_retry_cancels_the_parked_call() -> None:
     upstream = Curious("calc")
