@@ -1,10 +1,11 @@
 """What a client searched for and then called, and the misses that this comes to, settled again as it goes on.
 
 A pursuit is a run of searches and the calls that they lead to, up to the next search after one of these calls. All of
-its searches are paid for once: the missed tools that they led to share the turns and tokens. A search that did not show
-what was needed is a miss of its own kind, and bears a cost of its own only while no tool was found. Which search failed
-is often known later than the search: a client may search for two things before it calls the first, or search again in
-other words. So each event settles the pursuit anew, and what is on record follows (`Settled`).
+its searches are paid for once: the missed tools that they led to share the turns and tokens. One that led only to calls
+of tools that were not missed costs no other tool anything; one that led to nothing is shared by all. A search that did
+not show what was needed is a miss of its own kind, and bears a cost of its own only while no tool was found. Which
+search failed is often known later than the search: a client may search for two things before it calls the first, or
+search again in other words. So each event settles the pursuit anew, and what is on record follows (`Settled`).
 
 A client may also search for a dozen things before it calls the first. So a call ends only the search that led to it:
 the one that ranked the tool highest, and those that asked for the same in other words. Each other search stays one
@@ -15,7 +16,7 @@ A look-up, which names tools and no task, is for these tools alone. It is a miss
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -48,6 +49,8 @@ class RecentSearch(Struct):
     """Servers that were not there and could have had what it was for."""
     row: Miss | None = None
     """What is on record of it."""
+    led_to: set[str] = field(default_factory=set)
+    """The tools that were called, or asked for by name, because it showed them, and the skills that were read."""
 
     @property
     def id(self) -> int:
@@ -136,10 +139,11 @@ class Pursuit(Struct):
     def use(self, tools: Sequence[str], discovery: int = 0) -> bool:
         """Note that tools are called or asked for, or skills read, after a search if it is known which: the searches
         that led to them were not in vain. Return whether that changes anything."""
-        used = [search for tool in tools for search in self._led_to(tool, discovery)]
-        changes = any(not each.is_used for each in used)
-        for search in used:
+        used = [(search, tool) for tool in tools for search in self._led_to(tool, discovery)]
+        changes = any(not search.is_used or tool not in search.led_to for search, tool in used)
+        for search, tool in used:
             search.is_used = True
+            search.led_to.add(tool)
         return changes
 
     def _led_to(self, tool: str, discovery: int) -> list[RecentSearch]:
@@ -177,9 +181,7 @@ class Pursuit(Struct):
         """Yield each search and each recorded call with the miss that it is, None for one that is none."""
         failed = {id(need): search for need in self.needs if (search := self._failed_before(need)) is not None}
         payers = [need for need in self.needs if need.is_found or id(need) in failed]
-        turns, tokens = len(self.searches), sum(search.tokens for search in self.searches)
-        shared = zip(_share(turns, len(payers)), _share(tokens, len(payers)), strict=True)
-        shares = dict(zip(map(id, payers), shared, strict=True))
+        shares = self._share_costs(payers, failed)
         merged = {id(search) for search in failed.values()}
         for place, search in enumerate(self.searches):
             row = None if id(search) in merged else self._row_of(place, search)
@@ -199,6 +201,21 @@ class Pursuit(Struct):
                 )  # fmt: skip
             turns, tokens = shares.get(id(need), (0, 0))
             yield need, replace(miss, turns=miss.turns + turns, tokens=tokens)
+
+    def _share_costs(self, payers: Sequence[Need], failed: Mapping[int, RecentSearch]) -> dict[int, tuple[int, int]]:
+        """Return the turns and tokens of searches that each of these calls bears, by its identity. `failed`: the search
+        that was for a call in vain."""
+        shared: dict[tuple[int, ...], list[RecentSearch]] = {}
+        for search in self.searches:
+            own = [id(each) for each in payers if each.miss.tool in search.led_to or failed.get(id(each)) is search]
+            if own or not search.led_to:
+                shared.setdefault(tuple(own or map(id, payers)), []).append(search)
+        found = dict.fromkeys(map(id, payers), (0, 0))
+        for bearers, searches in shared.items():
+            turns, tokens = len(searches), sum(search.tokens for search in searches)
+            for key, more, also in zip(bearers, _share(turns, len(bearers)), _share(tokens, len(bearers)), strict=True):
+                found[key] = (found[key][0] + more, found[key][1] + also)
+        return found
 
     def _failed_before(self, need: Need) -> RecentSearch | None:
         """Return the search that was for the tool of a call and did not show it, if no other search did: the latest of

@@ -253,7 +253,9 @@ def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[Story
     asked = store.tasks.prompts(miss.at - _PROMPT_S, 1, miss.at) if prompts else []
     found = [StoryStep(each.at, "prompt", each.text, 0) for each in asked]
     found += [tell_list(shown) for shown in store.sessions.exposures(miss.session) if shown.at <= until]
-    found += map(tell_search, store.discoveries.of_session(miss.session, since, until))
+    searches = store.discoveries.of_session(miss.session, since, until)
+    steps = {search.id: tell_search(search) for search in searches}
+    found += steps.values()
     others = store.browsing.misses_of(miss.session, _MOST_OTHERS)
     found += [tell_miss(each) for each in others if each.kind == "name" and each.id != miss.id and each.at <= until]
     own = replace(tell_miss(miss), is_own=True)
@@ -268,9 +270,19 @@ def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[Story
     before, after = ordered[:place], ordered[place + 1 :]
     # The list that the client had is part of the story, however long ago it was sent.
     lists = [each for each in before if each[2].kind == "list"][-1:]
+    charged = _find_charged(miss, searches)
+    paid = [each for each in before[:-_STEPS_BEFORE] if any(each[2] is steps[id] for id in charged)]
     recent = [each for each in before[-_STEPS_BEFORE:] if each not in lists]
-    told = sorted([*lists, *recent], key=lambda each: each[:2])
+    told = sorted([*lists, *paid, *recent], key=lambda each: each[:2])
     return (*(step for _, _, step in told), own, *(step for _, _, step in after[:_STEPS_AFTER]))
+
+
+def _find_charged(miss: Miss, searches: Sequence[Discovery]) -> set[int]:
+    """Return the searches whose cost a miss may bear: the one that it names, and as many of the latest ones before it
+    as it bears turns."""
+    earlier = sorted((each for each in searches if each.at <= miss.at), key=lambda each: each.at)
+    named = {each.id for each in searches if each.id == miss.discovery}
+    return named | {each.id for each in earlier[len(earlier) - min(miss.turns, len(earlier)) :]}
 
 
 def sort_steps(steps: Iterable[StoryStep]) -> list[StoryStep]:

@@ -180,6 +180,18 @@ def test_a_search_is_paid_for_once_and_the_misses_that_it_led_to_share_it() -> N
 
 
 @requirement("miss:cost-of-vain-searches")
+def test_a_search_that_led_to_calls_of_what_it_found_is_not_charged_to_another_miss() -> None:
+    ledger = Ledger(ADD.id)
+    ledger.search(ADD, task="add two numbers", tokens=1000)
+    ledger.search(SUB, task="take one number from another", tokens=90)
+    ledger.call(ADD)
+    ledger.call(SUB)
+    assert ledger.told() == [("calc__sub", "discovery", "take one number from another", 1, 1, 90)]
+    ledger.search(MAIL, task="send a letter to somebody", tokens=30)
+    ledger.call(MAIL)
+    assert [each[4:] for each in ledger.told()] == [(1, 90), (1, 30)]
+
+
 def test_searches_in_vain_are_misses_of_their_own_and_their_cost_is_that_of_the_tool_found_in_the_end() -> None:
     ledger = Ledger()
     ledger.search(ADD, task="take away", tokens=198, ranked=(ADD, MAIL, SUB))

@@ -35,6 +35,15 @@ def test_a_long_conversation_is_cut_but_keeps_its_list(store: Store) -> None:
     assert [step.at for step in story] == sorted(step.at for step in story)
 
 
+def test_the_searches_that_a_miss_pays_for_are_told_however_many_calls_came_between(store: Store) -> None:
+    for at, task in ((900.0, "of another need"), (1000.5, "in vain"), (1000.7, "at last")):
+        store.discoveries.add(Discovery("s", at, task, (), None, "high", (), 40, 1.0))
+    store.calls.record([call("s", 1001.0 + at) for at in range(19)])
+    story = read_story(store, replace(MISS, session="s", at=1020.5, tool=WEATHER, call=0, discovery=3, turns=2))
+    assert [step.kind for step in story] == ["search", "search", *["call"] * 12, "miss"]
+    assert [step.tokens for step in story[:2]] == [40, 40] and '"in vain"' in story[0].what
+
+
 def test_hints_and_searches_by_name_are_told(store: Store) -> None:
     store.sessions.add_exposure(Exposure("s", 1000.0, "frozen", 1, (CALC,), 20, "hint"))
     store.discoveries.add(Discovery("s", 1001.0, "", ("a", "b"), None, "none", (), 9, 1.0))
