@@ -66,7 +66,8 @@ def diagnose(
             catalog.replace(probe.server.name, probe.definitions, text, cut=cut)
     finish(catalog.set_token_counts(_count_tokens(config)))
     upstreams = tuple(_describe_upstream(probe, catalog) for probe in probes)
-    texts = inspect(catalog, {each.server.name: each.definitions or () for each in probes})
+    listed = {each.server.name: each.definitions or () for each in probes}
+    texts = inspect(catalog, listed, blocked=_find_blocked(config))
     failing = find_failing_jobs(config.storage)
     programs = list(check_programs(replace(config, servers={each.name: each for each in servers})))
     findings = [
@@ -147,6 +148,13 @@ def _count_tokens(config: Config) -> dict[str, int]:
         interrupts.run(app.known.tokens.count())
         return {tool.schema_hash: tool.tokens for tool in app.catalog.tools() if tool.tokens is not None}
     return {}
+
+
+def _find_blocked(config: Config) -> set[str]:
+    """Return the hashes of the definitions that the user has blocked."""
+    with suppress(StorageError), open_existing_store(config.storage) as store:
+        return {each.hash for each in store.approvals.undecided() if each.state == "blocked"}
+    return set()
 
 
 def _given_names(config: Config) -> dict[ToolId, tuple[str, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -56,10 +56,14 @@ class Inspection(Struct, frozen=True):
 
 
 def inspect(
-    catalog: Catalog, listed: Mapping[str, Sequence[Raw]] | None = None, limit_s: float = _LIMIT_S
+    catalog: Catalog,
+    listed: Mapping[str, Sequence[Raw]] | None = None,
+    limit_s: float = _LIMIT_S,
+    *,
+    blocked: Collection[str] = (),
 ) -> Inspection:
     """Look at all tools and instructions, for at most `limit_s` a server. `listed`: what servers sent, where invisible
-    characters are still in it; the catalog has removed them."""
+    characters are still in it; the catalog has removed them. `blocked`: hashes of definitions that no client gets."""
     names = Names((tool.upstream, tool.name, _member(tool.definition, "description")) for tool in catalog.tools())
     raw = {server: {_member(each, "name"): bytes(each) for each in sent} for server, sent in (listed or {}).items()}
     by_server: dict[str, dict[ToolId, tuple[TextFinding, ...]]] = {}
@@ -68,6 +72,8 @@ def inspect(
         deadline = time.monotonic() + limit_s
         found = {INSTRUCTIONS: find_in_text(catalog.texts.instructions(server), server, names)}
         for place, tool in enumerate(catalog.of(server)):
+            if tool.schema_hash in blocked:
+                continue
             if time.monotonic() > deadline:
                 late = f"{len(catalog.of(server)) - place} tools were not looked at within {limit_s:g} s"
                 found[tool.id] = (TextFinding("too much text", "medium", "definition", late),)
