@@ -404,10 +404,10 @@ def _with_our_variables(entry: Entry, notes: list[str], *, has_dollar: bool) -> 
             asked[name] = f"your client read {match['named']}: put what that file holds into a variable {name}"
         elif match["secret"]:
             name = match["secret"]
-            asked[name] = f"your client kept {name}: export a variable of this name"
+            asked[name] = f"your client kept {name}; foretool reads the variable of this name"
         else:
             name = input_variable(match["asked"])
-            asked[name] = f"export {name}, which your client asked you for"
+            asked[name] = f"your client asked you for {name}; foretool reads the variable of this name"
         return f"${{{name}}}"
 
     def change(value: Any) -> Any:
@@ -474,7 +474,7 @@ def _prepare_goose(written: Mapping[str, Any], notes: list[str]) -> Mapping[str,
     merged.pop("config", None)
     keys, given = merged.pop("env_keys", None) or [], merged.get("envs") or {}
     missing = [key for key in keys if key not in given]
-    notes += (f"goose keeps {key} in its keyring: export a variable of this name" for key in missing)
+    notes += (f"goose keeps {key} in its keyring; foretool reads the variable of this name" for key in missing)
     if merged.get("uri"):
         merged.pop("envs", None)
         for name, value in given.items():

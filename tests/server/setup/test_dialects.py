@@ -194,13 +194,13 @@ def test_a_registered_client_with_a_port_needs_our_redirect_address() -> None:
     ("dialect", "value", "ours", "note"),
     [
         (dialects.VSCODE, "${input:pg-password}", "${PG_PASSWORD}",
-         "export PG_PASSWORD, which your client asked you for"),
+         "your client asked you for PG_PASSWORD; foretool reads the variable of this name"),
         (dialects.OPENCODE, "{file:~/.secrets/api-key}", "${API_KEY}",
          "your client read ~/.secrets/api-key: put what that file holds into a variable API_KEY"),
         (dialects.PLAIN, "Bearer ${file:/run/token}", "Bearer ${TOKEN}",
          "your client read /run/token: put what that file holds into a variable TOKEN"),
         (dialects.CONTINUE, "${{ secrets.BRAVE }}", "${BRAVE}",
-         "your client kept BRAVE: export a variable of this name"),
+         "your client kept BRAVE; foretool reads the variable of this name"),
     ],
 )  # fmt: skip
 def test_what_only_the_client_could_read_becomes_a_variable(dialect: Dialect, value: str, ours: str, note: str) -> None:
@@ -210,7 +210,7 @@ def test_what_only_the_client_could_read_becomes_a_variable(dialect: Dialect, va
 def test_what_goose_keeps_in_its_keyring_becomes_a_variable() -> None:
     entry, notes = dialects.GOOSE.read({"type": "stdio", "cmd": "x", "env_keys": ["A", "B"], "envs": {"B": "b"}})
     assert entry["env"] == {"B": "b", "A": "${A}"}
-    assert notes == ["goose keeps A in its keyring: export a variable of this name"]
+    assert notes == ["goose keeps A in its keyring; foretool reads the variable of this name"]
 
 
 @requirement("setup:dialects")
