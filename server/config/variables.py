@@ -131,7 +131,7 @@ class Expansion(Struct):
         name = input_variable(match["asked"])
         if name in self.environ:
             return self._variable(name, None)
-        problem = f"{written} asks the user in VS Code, which foretool cannot; export {name} and foretool reads that"
+        problem = f"{written} asks the user in VS Code, which foretool cannot; set {name} where your client starts"
         raise Invalid(self.path, problem, code=Code.CLIENT_VARIABLE)
 
     def _in_keyring(self, name: str) -> str:
