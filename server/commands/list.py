@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -67,15 +68,25 @@ def _print(found: list[ListedServer]) -> None:
         for each in found
     ]
     output.table(("server…", "state", "tools#", "tokens#", "runs…"), rows)
+    _say_errors(found, with_times=True)
     for each in found:
-        if each.error:
-            output.say(f"{each.name}: {each.error}{_say_when(each)}", "red")
         if each.held:
             output.say(f"{each.name}: {each.held}; nobody has approved this: foretool review {each.name}", "yellow")
     if failing := [each.name for each in found if each.condition == "failing"]:
         output.say(f"To see why {' and '.join(failing[:3])} fail{'s' if len(failing) == 1 else ''}: foretool doctor")
     if new := [each.name for each in found if each.is_unlisted]:
         output.say(f"Tools not known yet: {', '.join(new)}. To start each once: foretool doctor")
+
+
+def _say_errors(servers: Iterable[ListedServer], *, with_times: bool) -> None:
+    """Print why servers cannot be used; what is wrong with several stands once, without the times of each."""
+    by_error: dict[str, list[ListedServer]] = {}
+    for each in servers:
+        if each.error:
+            by_error.setdefault(each.error, []).append(each)
+    for error, alike in by_error.items():
+        when = _say_when(alike[0]) if with_times and len(alike) == 1 else ""
+        output.say(f"{', '.join(each.name for each in alike)}: {error}{when}", "red")
 
 
 def _say_when(server: ListedServer) -> str:
@@ -199,9 +210,7 @@ def _print_state(state: Overview) -> None:
         output.say("No proxy runs now; clients start one themselves.")
     else:
         output.say(f"No proxy runs now, and {UNREGISTERED}.")
-    for each in state.servers:
-        if each.error:
-            output.say(f"{each.name}: {each.error}", "red")
+    _say_errors(state.servers, with_times=False)
 
 
 def _say_next(command: str, what: str) -> None:

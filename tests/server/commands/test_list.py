@@ -12,6 +12,7 @@ from command_fakes import fill, write_config
 from requirements import requirement
 
 from foretool.server.commands.group import run
+from foretool.storage.opening import open_store
 from foretool.storage.records import UpstreamState
 
 
@@ -57,3 +58,14 @@ def test_an_empty_config_says_how_to_add(tmp_path: Path, capsys: pytest.CaptureF
     path = write_config(tmp_path, {})
     assert run(["list", "--config", str(path)]) == 0
     assert "foretool add NAME -- COMMAND" in capsys.readouterr().out
+
+
+def test_what_is_wrong_with_several_servers_stands_once(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(config.parent / "foretool.sqlite3") as store:
+        now = time.time()
+        store.serving.save_state(
+            UpstreamState(os.getpid(), now, "calc", "retrying", now, None, 0, 2, 0, "exited with 1", ())
+        )
+    assert run(["list", "--config", str(config)]) == 1
+    out = capsys.readouterr().out
+    assert "calc, sky: exited with 1\n" in out and out.count("exited with 1") == 1
