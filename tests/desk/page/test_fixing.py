@@ -16,6 +16,7 @@ from stored_records import MISS
 from foretool.desk.page import fixing
 from foretool.desk.page.access import FormError
 from foretool.server.config.loader import load
+from foretool.server.ledger.fixes import Fix, Kind
 from foretool.storage.records import Call
 
 pytestmark = pytest.mark.anyio
@@ -121,3 +122,11 @@ async def test_each_change_is_tried_on_the_tasks_on_record(path: Path) -> None:
                 await asyncio.sleep(0.2)
         assert "It would have spared no miss and no search in 1 task." in shown
         assert "Try each change" not in shown
+
+
+def test_the_page_advises_what_the_command_makes_unasked() -> None:
+    kinds: tuple[Kind, ...] = ("pin", "budget", "rule", "enable", "profile", "approve")
+    shown = [fixing.ShownFix(Fix(kind, kind), kind, (), None) for kind in kinds]
+    assert [each.key for each in shown if each.is_advised] == ["pin", "budget"]
+    doubtful = fixing.ShownFix(Fix("description", "say what it is for", is_doubtful=True), "d", (), None)
+    assert not doubtful.is_advised
