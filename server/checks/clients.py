@@ -171,7 +171,7 @@ def _check_programs(config: Config, found: list[Registered], environ: Mapping[st
         if here is not None and shutil.which(program, path=session) is None:
             titles = _list(dict.fromkeys(each.file.title for each in without))
             what = f"{program} is {here}, a folder that {titles} may not have in PATH"
-            do = f'if its servers fail there, write the full path as "command": "{here}"'
+            do = 'if its servers fail there, write this full path as "command"'  # equal for all, so it is said once
             started = tuple(each.name for each in config.servers.values() if each.entry.command == program)
             repair = Repair("command", started, here) if started and Path(here).is_absolute() else None
             yield note("client", Code.PROGRAM_NOT_IN_CLIENT, what, do, repair=repair)

@@ -303,8 +303,9 @@ def _describe_encoders(config: Config, store: Store) -> Encoding:
 
 def _print(status: Status, verbose: bool) -> None:
     _print_proxies(status, verbose)
-    for name, problem in status.failing.items():
-        output.say_fact("failing", f"{name}: {problem}", "red")
+    for problem in dict.fromkeys(status.failing.values()):
+        names = ", ".join(name for name, why in status.failing.items() if why == problem)
+        output.say_fact("failing", f"{names}: {problem}", "red")
     for name, problem in status.broken.items():
         output.say_fact("broken", f"{name}: {problem}", "red")
     if status.disabled:

@@ -116,3 +116,16 @@ def test_a_program_of_a_folder_that_only_this_shell_has_is_noted(tmp_path: Path)
         assert [each.code for each in found] == [Code.PROGRAM_NOT_IN_CLIENT]
     else:
         assert found == []
+
+
+def test_what_to_do_about_programs_of_this_shell_is_the_same_for_all_of_them(tmp_path: Path) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for program in ("first-tool", "second-tool"):
+        (folder / program).write_text("#!/bin/sh")
+        (folder / program).chmod(0o755)
+    config = write_config(tmp_path, {"one": {"command": "first-tool"}, "two": {"command": "second-tool"}})
+    register(tmp_path, CURSOR, config)
+    found = told(tmp_path, config, {"HOME": "/home/ann", "PATH": f"{folder}:/usr/bin"})
+    assert [each.code for each in found] == [Code.PROGRAM_NOT_IN_CLIENT] * 2
+    assert len({each.do for each in found}) == 1, "doctor prints equal advice once"
