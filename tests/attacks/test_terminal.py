@@ -23,7 +23,7 @@ from foretool.storage.steps import finish
 
 EVIL = (
     "x\nfiles__delete  called  never\r\x1b[2J\x1b]8;;https://evil.example\x07click\x1b]8;;\x07"
-    "[red]fine[/red][link=https://evil.example]here[/link]\u202egnp\u2028next\u200b\U000e0041\x9b31m\x85end\x00"
+    "[red]fine[/red][link=https://evil.example]here[/link]\u202egnp\u2028seized\u200b\U000e0041\x9b31m\x85end\x00"
 )
 COMMANDS = [
     ["misses"], ["misses", "1"], ["tools"], ["tools", "--unused"], ["search", "adds numbers"],
@@ -77,7 +77,7 @@ def test_no_text_of_a_server_or_a_client_makes_a_row_or_steers_the_terminal(
     assert shown
     for line in shown.split("\n"):
         assert line.isprintable(), ascii(line)
-        assert not line.lstrip().startswith(("files__delete", "next", "end")), line
+        assert not line.lstrip().startswith(("files__delete", "seized", "end")), line
 
 
 JSON = [

@@ -46,7 +46,7 @@ def test_a_fix_says_its_effect_keeps_comments_and_is_taken_back(path: Path, caps
     assert "over 1 task: it would have spared no miss and no search" in out
     assert "// mine" in path.read_text() and '"pin": ["sky__moon"]' in path.read_text()
     assert fix(path, "2", "--yes") == 0
-    assert "is in the list by now" in capsys.readouterr().out
+    assert "is in the next list; nothing has to change" in capsys.readouterr().out
     assert fix(path, "--undo") == 0
     assert path.read_bytes() == before
 
