@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,10 @@ def test_what_servers_have_listed_is_kept_when_the_user_stops_waiting(
     path = write_config(tmp_path, {"one": echo(), "dumb": echo("--silent")})
     config = loader.load(path)
     command = [sys.executable, "-m", "foretool", "doctor", "--config", str(path)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True,
+        preexec_fn=partial(signal.signal, signal_number, signal.SIG_DFL),  # under nohup it would be ignored
+    ) as running:  # fmt: skip
         end = time.monotonic() + 20
         while not known(config) and time.monotonic() < end:
             time.sleep(0.05)
