@@ -10,6 +10,11 @@ from foretool.storage.store import Store
 
 def find_known(store: Store, servers: Iterable[Server]) -> dict[str, str]:
     """Return by name the fingerprint under which the store has each server: its own, else the latest of a server of
-    this name that runs the same, else its own, of which nothing is known. May raise `StorageError`."""
-    own = {server.name: (server.name, fingerprint(server), likeness(server)) for server in servers}
-    return {name: key[1] for name, key in own.items()} | store.catalog.known_as(own.values())
+    this name that runs the same, else its own, of which nothing is known. Where the user approves what is seen first,
+    it is the server's own: another program of that name is not approved yet. May raise `StorageError`."""
+    known, alike = dict[str, str](), list[tuple[str, str, str]]()
+    for server in servers:
+        known[server.name] = fingerprint(server)
+        if not server.entry.approve_new:
+            alike.append((server.name, known[server.name], likeness(server)))
+    return known | store.catalog.known_as(alike)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from requirements import requirement
 from served import Served, wait_until, write_config
 
 from foretool.server.commands.group import run
@@ -25,8 +26,7 @@ def used(tmp_path: Path) -> Path:
     """The config of somebody who has called a tool, and whose windows are closed."""
     entry = {"command": sys.executable, "args": [ECHO]}
     path = write_config(tmp_path, {"first": entry, "second": entry}, linger_s=0, policy="full")
-    window = Served(path, env={**os.environ, "FORETOOL_SOCKETS": str(tmp_path / "run")})
-    window.initialize()
+    window = open_window(path)
     assert wait_until(lambda: any(name.startswith("first__") for name in window.list_tools()))
     with open_store(load(path).storage) as store:
         assert wait_until(lambda: any(size.last for size in store.costs.sizes()))
@@ -35,11 +35,25 @@ def used(tmp_path: Path) -> Path:
     return path
 
 
+def open_window(path: Path) -> Served:
+    window = Served(path, env={**os.environ, "FORETOOL_SOCKETS": str(path.parent / "run")})
+    window.initialize()
+    return window
+
+
 def close(path: Path, window: Served) -> None:
     """Close a window, and wait until its proxy has ended."""
     window.leave()
     with open_store(load(path).storage) as store:
         assert wait_until(lambda: not find_running(store.serving.states()))
+
+
+def link_program(folder: Path) -> Path:
+    """Another path to the program of both servers."""
+    other = folder / "bin" / Path(sys.executable).name
+    other.parent.mkdir()
+    other.symlink_to(sys.executable)
+    return other
 
 
 def read_saving(path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, int]:
@@ -67,9 +81,7 @@ def test_tools_stay_known_where_only_the_way_to_the_program_changes(
     saved = read_saving(used, capsys)
     records = ask(capsys, "status", "--config", str(used))["contents"]["tools"]
     assert saved[1] > 0 and {each["condition"] for each in before} == {"idle"}
-    other = used.parent / "bin" / Path(sys.executable).name
-    other.parent.mkdir()
-    other.symlink_to(sys.executable)
+    other = link_program(used.parent)
     for command in (str(other), other.name):
         edit(used, lambda entry, command=command: entry.update(command=command, env={"LEVEL": "1"}))
         after = ask(capsys, "list", "--config", str(used))
@@ -78,12 +90,30 @@ def test_tools_stay_known_where_only_the_way_to_the_program_changes(
         ]
         assert read_saving(used, capsys) == saved
     edit(used, lambda entry: entry.update(command=str(other)))
-    window = Served(used, env={**os.environ, "FORETOOL_SOCKETS": str(used.parent / "run")})
-    window.initialize()
+    window = open_window(used)
     assert any(name.startswith("first__") for name in window.list_tools()), "the first list has them"
     window.call("first__echo", {"text": "b"})
     close(used, window)
     assert ask(capsys, "status", "--config", str(used))["contents"]["tools"] == records, "each tool counts once"
+
+
+@requirement("trust:approve:new", "trust:pin:launch")
+def test_where_the_first_sight_is_reviewed_nothing_of_another_program_of_that_name_is_served(
+    used: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(used, lambda entry: entry.update(trust="review"))
+    window = open_window(used)
+    assert wait_until(lambda: any(name.startswith("second__") for name in window.list_tools()))
+    assert any(name.startswith("first__") for name in window.list_tools()), "it was approved before"
+    close(used, window)
+    other = link_program(used.parent)
+    edit(used, lambda entry: entry.update(command=str(other)))
+    window = open_window(used)
+    assert wait_until(lambda: any(name.startswith("second__") for name in window.list_tools()))
+    assert not any(name.startswith("first__") for name in window.list_tools())
+    assert "error" in window.reply(window.post("tools/call", {"name": "first__echo", "arguments": {"text": "b"}}))
+    close(used, window)
+    assert "first" not in {each["name"] for each in ask(capsys, "list", "--config", str(used)) if each["tools"]}
 
 
 def test_an_entry_that_runs_something_else_was_edited_and_not_never_started(
