@@ -31,7 +31,6 @@ def command(path: Path | None, port: int, behind: str | None) -> int:
     Prints a link that works once, within five minutes, for one browser. Nobody else on the machine can open the page.
     It changes something only at the press of a button. Ctrl-C ends it.
     """
-
     from foretool.desk.page.rendering import Words
     from foretool.desk.page.serving import serve_behind, serve_page
 

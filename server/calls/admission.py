@@ -29,22 +29,13 @@ from foretool.server.trust.text import one_line, visible
 from foretool.storage.records import Tool
 
 _METHOD: Final = "elicitation/create"
-
-
 MOST_ARGUMENTS: Final = 12
 """Arguments that a question shows; it counts the others."""
-
-
 _MOST_NAME: Final = 60
-
-
 MOST_VALUE: Final = 200
 """Characters of a name and of a value that a question shows."""
-
-
 _MOST_READ: Final = 65_536
 """Bytes of a value that are decoded for the question; of a longer one, its beginning is shown as it is written."""
-
 
 Answered = Callable[[Exchange, bool], None]
 """Takes the exchange to go on with, and whether the user agreed."""

@@ -341,10 +341,7 @@ def _say_summary(summary: TokenSummary, *, briefly: bool, is_whole: bool) -> str
 
 def _group(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Put together what has the same cure."""
-    by_cure: dict[tuple[str, str], list[Finding]] = {}
-    for each in findings:
-        by_cure.setdefault((each.code or "", _cure_of([each], "SERVER")), []).append(each)
-    return list(by_cure.values())
+    return output.put_together(findings, lambda each: (each.code or "", _cure_of([each], "SERVER")))
 
 
 def _cure_of(alike: Sequence[Finding], servers: str) -> str:

@@ -80,13 +80,9 @@ def _print(found: list[ListedServer]) -> None:
 
 def _say_errors(servers: Iterable[ListedServer], *, with_times: bool) -> None:
     """Print why servers cannot be used; what is wrong with several stands once, without the times of each."""
-    by_error: dict[str, list[ListedServer]] = {}
-    for each in servers:
-        if each.error:
-            by_error.setdefault(each.error, []).append(each)
-    for error, alike in by_error.items():
+    for alike in output.put_together((each for each in servers if each.error), lambda each: each.error):
         when = _say_when(alike[0]) if with_times and len(alike) == 1 else ""
-        output.say(f"{', '.join(each.name for each in alike)}: {error}{when}", "red")
+        output.say(f"{', '.join(each.name for each in alike)}: {alike[0].error}{when}", "red")
 
 
 def _say_when(server: ListedServer) -> str:

@@ -86,6 +86,14 @@ def say_fact(name: str, value: str, style: str = "", *, indent: int = 0, column:
     target.print(grid)
 
 
+def put_together(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
+    """Return the items with the same key together, in the order of the first of each key."""
+    found: dict[object, list[T]] = {}
+    for each in items:
+        found.setdefault(key(each), []).append(each)
+    return list(found.values())
+
+
 def say_lines(text: str) -> None:
     """Print a text of several lines on stdout, whose line breaks are ours."""
     for line in text.split("\n"):

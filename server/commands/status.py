@@ -303,9 +303,8 @@ def _describe_encoders(config: Config, store: Store) -> Encoding:
 
 def _print(status: Status, verbose: bool) -> None:
     _print_proxies(status, verbose)
-    for problem in dict.fromkeys(status.failing.values()):
-        names = ", ".join(name for name, why in status.failing.items() if why == problem)
-        output.say_fact("failing", f"{names}: {problem}", "red")
+    for alike in output.put_together(status.failing.items(), lambda each: each[1]):
+        output.say_fact("failing", f"{', '.join(name for name, _ in alike)}: {alike[0][1]}", "red")
     for name, problem in status.broken.items():
         output.say_fact("broken", f"{name}: {problem}", "red")
     if status.disabled:

@@ -58,6 +58,8 @@ PYTHON_SDK: Final = re.compile(
 )
 """A server that was written for version 1 of the MCP SDK for Python and runs with version 2, or the other way round."""
 
+START_WITH: Final = "start it with "
+"""Stands before a launcher, which may not be on this machine."""
 _PUT_INTO_ENV: Final = 'put the variable that its documentation names into "env" of its entry'
 
 # The first pattern that fits decides, so what is more exact stands first.
@@ -173,7 +175,7 @@ _PATTERNS: Final = (
         Code.MODULE_MISSING,
         r"ModuleNotFoundError: No module named " + _WORD + r"|No module named " + _WORD,
         "its Python lacks the module {0}",
-        "install the package into the Python that its command names, or start it with uvx",
+        f"install the package into the Python that its command names, or {START_WITH}uvx",
     ),
     _pattern(
         Code.FILE_MISSING,
@@ -185,7 +187,7 @@ _PATTERNS: Final = (
         Code.MODULE_MISSING,
         r"Cannot find (?:module|package) " + _WORD,
         "its package {0} is not installed",
-        "run npm install in its folder, or start it with npx",
+        f"run npm install in its folder, or {START_WITH}npx",
     ),
     _pattern(
         Code.NETWORK_DOWN,

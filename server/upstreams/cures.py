@@ -17,7 +17,7 @@ from foretool.server.config.codes import Code
 from foretool.server.config.servers import Server
 from foretool.server.config.variables import CREDENTIAL
 from foretool.server.setup.launches import interpreter_of
-from foretool.server.upstreams.causes import PYTHON_SDK, Cause
+from foretool.server.upstreams.causes import PYTHON_SDK, START_WITH, Cause
 
 _NPX_FOLDER: Final = re.compile(r"(?<![\w@./-])(?:file://)?(/[^'\"\n]{0,300}?/_npx/[0-9a-f]{8,64})(?=[/'\"\s]|$)")
 _HALF_INSTALLED: Final = re.compile(
@@ -84,7 +84,7 @@ def _with_sdk(server: Server, text: str) -> str:
     if program in ("docker", "podman"):
         return "use another version of its image, or tell its author"
     if program == "pipx":
-        return f'start it with uvx: "command": "uvx", and "--with", "{version}" first in its args'
+        return f'{START_WITH}uvx: "command": "uvx", and "--with", "{version}" first in its args'
     if match := re.search(r"/uv/tools/([^/]+)/", where):
         return f"uv tool install {shlex.quote(match[1])} --with {shlex.quote(version)}"
     if match := re.search(r"/pipx/venvs/([^/]+)/", where):
@@ -97,7 +97,7 @@ def _with_sdk(server: Server, text: str) -> str:
     package = _package_of(python, program)
     said = f'"{program}"' if package in ("", program) else f'"--from", "{package}", "{program}"'
     return (
-        "start it with uvx in a Python of its own, because others may need the version that is there:"
+        f"{START_WITH}uvx in a Python of its own, because others may need the version that is there:"
         f' "command": "uvx", and first in its args "--with", "{version}", {said}'
     )
 

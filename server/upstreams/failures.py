@@ -20,7 +20,7 @@ from foretool.server.config.servers import Server
 from foretool.server.config.variables import safe_path
 from foretool.server.setup.installation import program_hint
 from foretool.server.transports.upstream.base import LAST_LINE
-from foretool.server.upstreams.causes import Cause, find_cause, telling_line
+from foretool.server.upstreams.causes import START_WITH, Cause, find_cause, telling_line
 from foretool.server.upstreams.connection import IN_PLACE, NO_REQUEST, NOT_MCP
 from foretool.server.upstreams.cures import find_cure
 from foretool.server.upstreams.missing_variables import advise_server, held_back, network_variables
@@ -47,7 +47,8 @@ def explain_failure(
     """Return why a server failed. `error`: what foretool saw of it. `stderr`: its lines, the oldest first.
     `skipped_lines`: lines on its stdout that were not MCP. `timeout_s`: how long it had for its start."""
     cause = _explain(server, error, stderr, skipped_lines, timeout_s)
-    wanted = next((each for each in ("uvx", "npx") if f"start it with {each}" in cause.do), "")
+    match = re.search(rf"{START_WITH}(\w+)", cause.do)
+    wanted = match[1] if match else ""
     if not wanted or shutil.which(wanted, path=safe_path(os.environ.get("PATH", os.defpath))):
         return cause
     do = f"{cause.do}; {wanted} is not installed on this machine: first {program_hint(wanted)}"
