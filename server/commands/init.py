@@ -279,7 +279,7 @@ def _wants_prompt_hook(files: Sequence[Path]) -> bool:
         " twice as many tasks with that. Your prompts are then on record on this machine, like the tasks of searches;"
         " foretool forget deletes them."
     )
-    return click.confirm("Do that?", default=False)
+    return click.confirm("Do that?", default=True)
 
 
 def _has_hook() -> bool:

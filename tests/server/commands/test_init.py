@@ -513,8 +513,8 @@ def test_the_servers_of_one_client_are_named_together(home: Path, capsys: pytest
 
 
 @requirement("setup:one-screen")
-@pytest.mark.parametrize(("typed", "is_added"), [("n\n\ny\n", False), ("n\ny\ny\n", True)], ids=["Enter", "y"])
-def test_a_hook_is_added_only_to_a_plain_yes_and_asked_about_once(
+@pytest.mark.parametrize(("typed", "is_added"), [("n\nn\ny\n", False), ("n\n\ny\n", True)], ids=["n", "Enter"])
+def test_a_hook_is_added_unless_the_answer_is_no_and_asked_about_once(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], typed: str, is_added: bool
 ) -> None:
     write_home(home)
