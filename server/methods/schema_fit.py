@@ -39,6 +39,7 @@ Kinds = frozenset[str]
 """The JSON types that a value may have; a number that has to be whole is an `integer`."""
 
 _number = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_may_list = re.compile(r"[,;|\n]|^\s*[\[{]|^\s*$")
 _not_finite = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _WORDS: Final = {"integer": "a whole number", "number": "a number", "array": "an array", "object": "an object"}
 _CONTAINERS: Final = frozenset({"object", "array"})
@@ -102,7 +103,7 @@ class _Walk(Struct):
             return value
         kinds = _union(map(_kinds, shapes))
         if kinds is not None and not _is_one_of(value, kinds):
-            repaired = None if self.is_exact else _convert(value, kinds)
+            repaired = None if self.is_exact else _convert(value, kinds) or self._wrap(value, shapes)
             if repaired is None:
                 self._note_kind(value, kinds, path, depth)
                 return value
@@ -117,6 +118,20 @@ class _Walk(Struct):
             return self._fit_items(value, fitting[0]["items"], path, depth)
         self._check_value(value, fitting[0], path)
         return value
+
+    def _wrap(self, value: Raw, shapes: list[Mapping[str, Any]]) -> Raw | None:
+        """Return the array that a value stands for as its only item; None where no array is expected, or other items,
+        or the value is a text that may list several."""
+        lists = [shape for shape in shapes if _kinds(shape) != {"null"}]
+        if len(lists) != 1 or (_kinds(lists[0]) or set()) - {"null"} != {"array"}:
+            return None
+        items = self._shapes(lists[0].get("items"), 0)
+        kinds = _union(map(_kinds, items)) if items is not None else None
+        if kinds is None or not _is_one_of(value, kinds):
+            return None
+        if jsonrpc.json_type(value) == "string" and _may_list.search(jsonrpc.text(value) or ""):
+            return None
+        return jsonrpc.raw([value])
 
     def _fit_members(self, value: Raw, shape: Mapping[str, Any], path: str, depth: int) -> Raw:
         members, properties = jsonrpc.fields(value), _properties(shape)

@@ -55,6 +55,9 @@ SHOOT = tool(
     "shoot", "Takes a picture", {"scale": {"enum": ["css", "device"], "default": "css"}, "area": {"type": "object"}}
 )
 SHOOT["inputSchema"] |= {"required": ["scale"], "additionalProperties": False}
+FACTS = {"type": "array", "items": {"type": "string"}}
+PERSON = {"type": "object", "properties": {"name": {"type": "string"}, "facts": FACTS}}
+NOTE = tool("note", "Notes facts of people", {"people": {"type": "array", "items": PERSON}})
 
 
 @requirement("bridge:repairs")
@@ -69,10 +72,14 @@ SHOOT["inputSchema"] |= {"required": ["scale"], "additionalProperties": False}
         ({"name": "disk__plain", "arguments": None}, ("plain", {})),
         ({"name": "disk__plain", "arguments": ""}, ("plain", {})),
         ({"name": "disk__shoot", "arguments": {"area": '{"x": 1.50}'}}, ("shoot", {"area": {"x": 1.5}})),
+        (
+            {"name": "disk__note", "people": {"facts": "plays chess"}},
+            ("note", {"people": [{"facts": ["plays chess"]}]}),
+        ),
     ],
 )
 async def test_a_call_with_one_meaning_runs_however_it_is_written(written: Any, sent: Any) -> None:
-    upstream = FakeUpstream("disk", [ADD, SHOOT, "plain"])
+    upstream = FakeUpstream("disk", [ADD, SHOOT, NOTE, "plain"])
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
         result = await stage.client.call_tool("call_tool_write", written)

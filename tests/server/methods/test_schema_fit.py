@@ -46,6 +46,12 @@ OBJECT, TEXTS, NULL = {"type": "object"}, {"type": "array", "items": TEXT}, {"ty
         (of(o={"$ref": "#/$defs/O"}) | {"$defs": {"O": {"type": "object"}}}, {"o": "{}"}, {"o": {}}),
         (of(n={"allOf": [WHOLE], "default": 3}), {"n": "5"}, {"n": 5}),
         (of(n={"enum": [1, 2]}), {"n": "2"}, {"n": 2}),
+        (of(a=TEXTS), {"a": "likes coffee"}, {"a": ["likes coffee"]}),
+        (of(a={"type": "array", "items": WHOLE}), {"a": 5}, {"a": [5]}),
+        (of(a={"type": ["array", "null"], "items": TEXT}), {"a": "x"}, {"a": ["x"]}),
+        (of(a={"anyOf": [TEXTS, NULL]}), {"a": "x"}, {"a": ["x"]}),
+        (of(a={"type": "array", "items": OBJECT | of(n=WHOLE)}), {"a": {"n": "5"}}, {"a": [{"n": 5}]}),
+        (of(a={"type": "array", "items": OBJECT | of(b=TEXTS)}), {"a": [{"b": "x"}]}, {"a": [{"b": ["x"]}]}),
     ],
 )
 def test_a_value_with_one_reading_is_written_as_the_schema_has_it(schema: Any, written: Any, sent: Any) -> None:
@@ -67,6 +73,7 @@ def test_a_value_with_one_reading_is_written_as_the_schema_has_it(schema: Any, w
         (of(n=WHOLE), Raw(b'{"n": 5.0}')),
         (of(t={"type": "no such type"}), {"t": 1}),
         (of(t={"$ref": "https://example.org/t"}), {"t": 1}),
+        (of(t={"anyOf": [TEXTS, TEXT]}), {"t": "x"}),
     ],
 )
 def test_what_fits_or_may_be_meant_otherwise_stays_byte_for_byte(schema: Any, written: Any) -> None:
