@@ -164,8 +164,10 @@ class Conversation:
 
     def pursuit_of(self, discovery: int) -> Pursuit:
         """Return the pursuit of a search; an empty one where it is not remembered any more."""
-        known = (each for each in reversed(self.pursuits) if discovery and each.holds(discovery))
-        return next(known, Pursuit())
+        for pursuit in reversed(self.pursuits) if discovery else ():
+            if pursuit.holds(discovery):
+                return pursuit
+        return Pursuit()
 
     def fork(self, handle: str, discovery: int) -> Conversation:
         """Return a copy with a handle of its own that continues from this point."""

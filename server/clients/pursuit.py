@@ -105,6 +105,9 @@ class Settled(Struct, frozen=True):
     """Misses on record, each with what it is by now; None where it turned out that nothing was missed."""
 
 
+_NOTHING: Final = Settled()
+
+
 class Pursuit(Struct):
     """One run of searches, and the calls that they led to."""
 
@@ -264,6 +267,8 @@ class UnsettledPursuits:
 
     def settle(self) -> Settled:
         """Return what has to be written of them; all are on record then."""
+        if not self._pursuits:
+            return _NOTHING
         found = [pursuit.settle() for pursuit in self._pursuits.values()]
         self._pursuits.clear()
         return Settled(

@@ -228,7 +228,9 @@ class Session:
 
     def _use(self, tool: str, discovery: int, pursuit: Pursuit, chat: Conversation) -> None:
         """Note that a tool is called that a search of a pursuit, or the latest one, has shown."""
-        latest = chat.pursuits[-1] if chat.pursuits else pursuit
+        if not chat.pursuits:
+            return
+        latest = chat.pursuits[-1]
         for each in (pursuit, latest) if latest is not pursuit else (pursuit,):
             if each.use([tool], discovery):
                 self._unsettled.add(each)

@@ -149,7 +149,7 @@ class Backlog:
         """Write what has gathered and what was refused; called about once a second, and at the end."""
         if not (self._calls or self._misses or self._late):
             return
-        if not self._write_late():
+        if self._late and not self._write_late():
             self._trim()
             return
         if self._promised:
@@ -212,13 +212,12 @@ class Backlog:
             self._spool.close()
 
     def _record(self, calls: list[Call], misses: list[Miss], entries: list[AuditEntry | None]) -> None:
-        audited = [entry for entry in entries if entry is not None]
-        if not audited:
+        if not any(entries):
             self._store.calls.record(calls, misses)
             return
         with self._store.atomic():
             self._store.calls.record(calls, misses)
-            self._store.audit.add(audited)
+            self._store.audit.add([entry for entry in entries if entry is not None])
 
     @property
     def _is_behind(self) -> bool:
@@ -373,7 +372,8 @@ class Recorder:
         """Record misses that no call has revealed, and bring others up to date."""
         for miss in new:
             self.miss(miss)
-        self.revise(changed)
+        if changed:
+            self.revise(changed)
 
     def revise(self, changed: Sequence[tuple[Miss, Miss | None]]) -> None:
         """Bring misses that were recorded up to date, as `CallStore.revise` does."""
