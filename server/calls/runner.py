@@ -222,9 +222,8 @@ class ToolRunner:
             self._record(attempt, "tool_error" if has_failed else "ok", True)
             record = attempt.session.record
             if not has_failed:  # the text of an error may quote anything, and what led to it is needed for nothing
-                talk, tool = (record.key, attempt.handle), attempt.tool.id
-                self._flows.add_call(talk, tool, attempt.given, record.profile)
-                self._flows.add_result(talk, tool, reply.result, record.profile)
+                talk = (record.key, attempt.handle)
+                self._flows.add(talk, attempt.tool.id, attempt.given, reply.result, record.profile)
             # A result that is kept is cut for whoever asks for it.
             whole = reply.result
             cut = whole if exchange.is_kept else self._results.fit(exchange, attempt.tool, whole)

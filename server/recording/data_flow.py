@@ -82,19 +82,15 @@ class FlowWatch:
         self.seen: Counter[FlowKey] = Counter()
         """Flows that were found and not yet fetched, with how often each was seen."""
 
-    def add_call(self, chat: Chat, tool: ToolId, arguments: Raw | None, profile: str = "") -> None:
-        """Record the arguments of a call."""
-        if arguments is not None and self._may_look(profile) and memoryview(arguments).nbytes <= _KEPT_BYTES:
+    def add(self, chat: Chat, tool: ToolId, arguments: Raw | None, result: Raw | None, profile: str = "") -> None:
+        """Record the arguments and the result of a call, if texts are kept and people of its profile are learned
+        from."""
+        if not (self._config.keeps_text and self._config.profile(profile).learn):
+            return
+        if arguments is not None and len(arguments) <= _KEPT_BYTES:
             self._wait(_Event(chat, tool, bytes(arguments), False))
-
-    def add_result(self, chat: Chat, tool: ToolId, result: Raw, profile: str = "") -> None:
-        """Record the result of a call."""
-        if self._may_look(profile) and memoryview(result).nbytes <= RESULT_BYTES:
+        if result is not None and len(result) <= RESULT_BYTES:
             self._wait(_Event(chat, tool, bytes(result), True))
-
-    def _may_look(self, profile: str) -> bool:
-        """Return whether texts are kept, and people of a profile are learned from."""
-        return self._config.keeps_text and self._config.profile(profile).learn
 
     def _wait(self, event: _Event) -> None:
         if len(self._waiting) < WAITING and self._waiting_bytes + len(event.content) <= _KEPT_BYTES:

@@ -29,7 +29,8 @@ def text_of(value: Any) -> Raw:
 def seen(*events: tuple[str, ToolId, Raw]) -> dict[tuple[str, str, str, str], int]:
     watch = FlowWatch(live_config())
     for kind, tool, content in events:
-        (watch.add_call if kind == "call" else watch.add_result)(CHAT, tool, content)
+        given = (content, None) if kind == "call" else (None, content)
+        watch.add(CHAT, tool, *given)
     while watch.look():
         pass
     return dict(watch.fetch())
@@ -68,7 +69,7 @@ def test_hostile_or_huge_content_is_left_out() -> None:
 def test_no_more_waits_than_can_be_read() -> None:
     watch = FlowWatch(live_config())
     for at in range(WAITING + 100):
-        watch.add_call((f"session-{at}", ""), POST, raw({}))
+        watch.add((f"session-{at}", ""), POST, raw({}), None)
     assert len(watch._waiting) == WAITING
     while watch.look():
         pass
@@ -79,8 +80,8 @@ def test_no_more_waits_than_can_be_read() -> None:
 def test_what_people_do_who_opted_out_is_not_looked_at() -> None:
     watch = FlowWatch(live_config(profiles={"private": {"learn": False}}))
     for profile in ("private", ""):
-        watch.add_result((profile, ""), LOGIN, raw({"token": f"a9s8d7-{profile}"}), profile)
-        watch.add_call((profile, ""), POST, raw({"auth": f"a9s8d7-{profile}"}), profile)
+        watch.add((profile, ""), LOGIN, None, raw({"token": f"a9s8d7-{profile}"}), profile)
+        watch.add((profile, ""), POST, raw({"auth": f"a9s8d7-{profile}"}), raw({}), profile)
     while watch.look():
         pass
     assert watch.fetch() == {(LOGIN, POST, "token", "auth"): 1}
