@@ -169,7 +169,7 @@ class Forwarder:
         self, upstream: Upstream, params: dict[str, Raw], on_reply: OnReply, exchange: Exchange, more: dict[str, Raw]
     ) -> None:
         """Send the request again with the input that its upstream has asked for."""
-        kept = {key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")}
+        kept = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
         self.forward(exchange, upstream, {**kept, **more}, on_reply)
 
     def _on_poll(self, request: Request) -> None:

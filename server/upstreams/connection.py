@@ -338,12 +338,9 @@ class Connection:
         meta = (request.build_meta(self.era) if request.build_meta is not None else None) or {}
         if request.progress:
             meta = {**meta, "progressToken": Raw(b"%d" % request.id)}
-        if meta:
-            request.params["_meta"] = jsonrpc.raw(meta)
-        else:
-            request.params.pop("_meta", None)  # an earlier connection of another era may have set it
-        params = Raw(jsonrpc.encode(request.params)) if request.params else UNSET
-        self.link.send(Message(id=request.id, method=request.method, params=params), request.headers)
+        params = {**request.params, "_meta": meta} if meta else request.params
+        message = Message(id=request.id, method=request.method, params=jsonrpc.raw(params) if params else UNSET)
+        self.link.send(message, request.headers)
 
     def cancel(self, request: Request, reason: str) -> None:
         """Forget a request and tell the upstream that its reply is no longer wanted."""
