@@ -201,7 +201,8 @@ class Catalog:
 
         Until then the order of the config decides which tool gets a name that several want, whoever listed first.
         """
-        finish(self.fix_names_in_steps())
+        if self._fixed != self.version:  # hardly ever, and each call asks
+            finish(self.fix_names_in_steps())
 
     def fix_names_in_steps(self) -> Steps[None]:
         """Do what `fix_names` does, for one server after the other. What changes meanwhile is left to the next call."""

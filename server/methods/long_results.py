@@ -70,7 +70,7 @@ class LongResults:
         """Return a result within the budget of its tool, or unchanged. Programs get every result whole."""
         limit = self._limit(tool)
         # No text has more tokens than bytes, and most results are decided here.
-        if not limit or memoryview(result).nbytes <= limit or exchange.client.is_program:
+        if not limit or len(result) <= limit or exchange.client.is_program:
             return result
         try:
             members: dict[str, Any] = jsonrpc.fields(result)

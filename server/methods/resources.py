@@ -92,8 +92,13 @@ class Resources:
 
     def note_result(self, upstream: str, result: Raw) -> None:
         """Record the links of a tool's result: the resources need not be in any list."""
-        if memoryview(result).nbytes <= _MOST_SCANNED and any(word in (data := bytes(result)) for word in _NAMES):
-            self._owners.note_links(upstream, _links(data))
+        if len(result) > _MOST_SCANNED:
+            return
+        data = bytes(result)
+        for word in _NAMES:
+            if data.find(word) >= 0:
+                self._owners.note_links(upstream, _links(data))
+                return
 
     # -- whose a resource is
 

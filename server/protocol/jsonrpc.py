@@ -219,9 +219,9 @@ def json_type(value: Raw) -> str:
 
 def holds(value: Raw, word: bytes) -> bool:
     """Return whether these bytes stand anywhere in a value, which is not copied as a whole."""
+    if len(value) <= PART:
+        return bytes(value).find(word) >= 0
     whole = memoryview(value)
-    if whole.nbytes <= PART:
-        return bytes(whole).find(word) >= 0
     return any(word in bytes(whole[at : at + PART + len(word)]) for at in range(0, whole.nbytes, PART))
 
 
@@ -295,7 +295,7 @@ def notification(method: str, params: Raw | UnsetType = UNSET) -> bytes:
 
 
 def result(id: Id, value: Raw) -> bytes:
-    if memoryview(value).nbytes <= PART:
+    if len(value) <= PART:
         return encode(Message(id=id, result=value))
     # The encoder doubles its buffer until all is in.
     return b"".join((b'{"jsonrpc":"2.0","id":', encode(id), b',"result":', memoryview(value), b"}"))

@@ -128,6 +128,7 @@ class Upstream:
         self._host = host
         self._redact = redact if bearer is None else lambda text: bearer.redact(redact(text))
         self.lines = Lines(name, self, open_link, capabilities, connect)
+        self.era_for = self.lines.era_for
         self._tasks = Tasks(f"upstream {name!r}")
         self.lists = {
             kind: ServerList(
@@ -177,10 +178,6 @@ class Upstream:
     def list_problem(self) -> str:
         """What was left out of its list of tools, "" if nothing was."""
         return self.lists[TOOLS].cut
-
-    def era_for(self, era: Era) -> Era:
-        """Return the era in which a client of `era` is served."""
-        return self.lines.era_for(era)
 
     def of(self, person: str) -> Upstream:
         """Return the connection that serves a person; "" for nobody who is known."""

@@ -96,7 +96,8 @@ class Allowance:
     @property
     def pause_s(self) -> float:
         """How long the upstream is not to be read; 0.0 if it may go on."""
-        self._refill()
+        if self._left < 0:
+            self._refill()
         return 0.0 if self._left >= 0 else max(-self._left / SHARE, LEAST_PAUSE_S)
 
     async def wait(self) -> None:

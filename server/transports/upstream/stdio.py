@@ -294,10 +294,10 @@ class StdioLink(Link):
             self._outputs[0].rest(pause_s, partial(self._take, lines) if are_left else None)
 
     def _on_line(self, line: bytes | bytearray) -> None:
-        message = None
-        if line[0] == 0x7B and not self._loose.is_within:
-            with contextlib.suppress(BadMessage):
-                message = jsonrpc.decode(line)
+        try:
+            message = jsonrpc.decode(line) if line[0] == 0x7B and not self._loose.is_within else None
+        except BadMessage:
+            message = None
         if message is None and (message := self._loose.read(line)) is None:
             if not self._loose.is_within:
                 self._noise.append(bytes(line[:_STDERR_WIDTH]))
@@ -306,7 +306,7 @@ class StdioLink(Link):
         if self._loading is not None:
             self._stop_loading()
             self._watcher.watch(self._process.pid)
-        if message.is_reply:
+        if message.method is UNSET:
             self._allowance.note_reply(len(line))
         self._receiver.on_message(message, None)
 
