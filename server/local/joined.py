@@ -158,6 +158,8 @@ class Window:
         self._lines = LineSplitter(windows.limit)
         self._backlog: deque[bytes | bytearray] = deque()
         self._is_queued = False
+        self._rests = False
+        """It is not read, because it has said enough for now."""
         self._waiting: list[bytes] = []
         self._is_held = False
         self._unread = 0
@@ -208,12 +210,12 @@ class Window:
         if self._backlog and not is_busy and not self._is_queued:
             self._is_queued = True
             asyncio.get_running_loop().call_soon(self._work)
-        if self._backlog or is_busy:
-            self._link.pause_reading()
-        else:
-            self._link.resume_reading()
-            if self._has_ended and not self._front.in_flight:
-                self.close()
+        rests = is_busy or bool(self._backlog)
+        if rests != self._rests:
+            self._rests = rests
+            (self._link.pause_reading if rests else self._link.resume_reading)()
+        if self._has_ended and not rests and not self._front.in_flight:
+            self.close()
 
     def hold(self, held: bool) -> None:
         self._is_held, self._unread = held, 0
@@ -257,7 +259,8 @@ class Window:
 
     def finish(self, data: bytes, code: int | None) -> None:
         self.send(data)
-        self._pace()
+        if self._rests or self._has_ended:
+            self._pace()
 
     def poll(self) -> None:
         pass  # a socket stays open

@@ -247,8 +247,10 @@ class Relay:
         wanted = select.POLLIN if len(self._to_client) < _MOST_WAITING else 0
         poll.register(proxy, wanted | (select.POLLOUT if self._to_proxy else 0))
         poll.register(self._output, select.POLLOUT if self._to_client else 0)
-        # The proxy first: what the client sends must not go to one that has ended.
-        for file, event in sorted(poll.poll(), key=lambda found: found[0] != proxy):
+        found = poll.poll()
+        if len(found) > 1:  # the proxy first: what the client sends must not go to one that has ended
+            found.sort(key=lambda each: each[0] != proxy)
+        for file, event in found:
             if file == self._output:
                 if event & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
                     raise WindowEnded(0)  # nobody reads our answers any more
@@ -281,14 +283,15 @@ class Relay:
         self._take_in(data)
 
     def _take_in(self, data: bytes) -> None:
-        """Handle what the client says."""
+        """Handle what the client says. It leaves first: the proxy works on it while we look what it was."""
+        self._to_proxy += data
+        self._send()
         for line, is_cut in self._from_client.feed(data):
             self._pending.asked(line, is_cut)
-        self._to_proxy += data
         if self._is_untold and not self._from_client.open:
             self._to_proxy += UNTOLD_LINE
             self._is_untold = False
-        self._send()
+            self._send()
 
     def _send(self) -> None:
         if self._proxy is None:

@@ -62,6 +62,7 @@ def _value(text: bytes) -> bytes | None:
         end = text.find(b'"', 1)
         value = text[: end + 1]
         return value if end > 0 and b"\\" not in value and value.isascii() else None
-    end = min((at for at in (text.find(b","), text.find(b"}")) if at >= 0), default=-1)
-    value = text[:end].strip() if end > 0 else b""
+    value, comma, _ = text.partition(b",")
+    value, brace, _ = value.partition(b"}")
+    value = value.strip() if comma or brace else b""
     return value if value.removeprefix(b"-").isdigit() else None
