@@ -239,7 +239,7 @@ def _add_hooks(
 ) -> list[FileChange]:  # fmt: skip
     """Return the changes with the hooks that are wanted; `add` adds those of one kind."""
     hooked = [change.path for change in add(planned, hooks=HOOKS) if change not in planned]
-    if asks and wants_hook is wants_shell_hook is None and hooked and not _has_hook():
+    if asks and wants_hook is wants_shell_hook is None and hooked and not client_hooks.has_prompt_hook():
         wants_hook = _wants_prompt_hook(hooked)
     for hooks, is_wanted in ((HOOKS, wants_hook), (SHELL_HOOKS, wants_shell_hook)):
         planned = add(planned, hooks=hooks) if is_wanted else planned
@@ -280,16 +280,6 @@ def _wants_prompt_hook(files: Sequence[Path]) -> bool:
         " foretool forget deletes them."
     )
     return click.confirm("Do that?", default=True)
-
-
-def _has_hook() -> bool:
-    """Return whether a client runs our prompt hook already."""
-    for hook in HOOKS.values():
-        with suppress(DocumentError, OSError, UnicodeDecodeError):
-            text = read_regular(Path(hook.file).expanduser()).decode()
-            if client_hooks.without_hook(hook, text) != text:
-                return True
-    return False
 
 
 def _keep_widest(conflict: Conflict) -> Choice:

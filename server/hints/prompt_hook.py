@@ -63,17 +63,17 @@ class PromptHook:
         """Look for new prompts until cancelled."""
         while True:
             await (asyncio.sleep(_LOOK_S) if self._find_growing() else wait_for_tick())
-            self._prepare()
+            await self._prepare()
             self.look()
 
-    def _prepare(self) -> None:
-        """Open the encoders once a client has its list, if a hook is in use. Without one they are opened when somebody
-        searches, and take their memory only then."""
+    async def _prepare(self) -> None:
+        """Open the encoders once a client has its list, if a hook is in use or was just installed. Without one they are
+        opened when somebody searches, and take their memory only then."""
         if self._is_prepared or not any(each.session and each.session.list.view for each in self._clients):
             return
         self._is_prepared = True
         with contextlib.suppress(StorageError):
-            if self._store.prompts(self._since - _IN_USE_S, 1):
+            if self._store.prompts(self._since - _IN_USE_S, 1) or await asyncio.to_thread(_is_installed):
                 self._search.want_encoders()
 
     def _find_growing(self) -> tuple[Client, Session] | None:
@@ -116,6 +116,12 @@ class PromptHook:
                 client.tools.grow_for_prompt(session.list, ranking.ranked, is_sure=is_sure)
 
         self._search.find(query, self._policy.reach(client.profile).finds, DEPTH, grow)
+
+
+def _is_installed() -> bool:
+    from foretool.server.setup.client_hooks import has_prompt_hook  # takes longer to import than a first list may
+
+    return has_prompt_hook()
 
 
 def searched_lines(prompt: Prompt) -> tuple[str, ...]:

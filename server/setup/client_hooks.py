@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -226,6 +227,16 @@ def without_hook(hook: ClientHook, text: str) -> str:
         return empty_module(text)
     document = open_document(text, "json")
     return _written(hook, document, _without(hook, _settings(document)))
+
+
+def has_prompt_hook() -> bool:
+    """Return whether a client of this user runs our prompt hook."""
+    for hook in HOOKS.values():
+        with suppress(DocumentError, OSError, UnicodeDecodeError):
+            text = read_regular(Path(hook.file).expanduser()).decode()
+            if without_hook(hook, text) != text:
+                return True
+    return False
 
 
 def change(hook: ClientHook, file: Path, typed: str, planned: FileChange | None = None) -> FileChange | None:

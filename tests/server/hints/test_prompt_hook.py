@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from fakes import LIST_CHANGED, FakeClient, FakeUpstream, Stage, proxy_over, tool
 from requirements import requirement
 
+from foretool.server.setup import client_hooks
 from foretool.storage.records import Prompt
 
 pytestmark = pytest.mark.anyio
@@ -76,20 +79,25 @@ async def test_a_prompt_on_this_machine_is_not_that_of_a_person_who_signs_in_els
 
 
 @requirement("hint:asks")
-@pytest.mark.parametrize("is_in_use", [True, False])
+@pytest.mark.parametrize("hook_is", ["in use", "installed", "neither"])
 async def test_where_a_hook_is_in_use_the_first_prompt_of_a_conversation_finds_the_encoders_open(
-    is_in_use: bool,
+    hook_is: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if hook_is == "installed":
+        settings = tmp_path / ".claude/settings.json"
+        settings.parent.mkdir()
+        settings.write_text(client_hooks.with_hook(client_hooks.HOOKS["claude-code"], "", "foretool hint"))
     opened: list[str] = []
     async with proxy_over(files(), policy="frozen") as stage:
         stage.app.search.opening.connect(lambda: opened.append("opened"), lambda: None)
         hook = stage.app.answering.prompts
-        if is_in_use:
+        if hook_is == "in use":
             stage.store.tasks.add_prompt(Prompt(hook._since - 86_400.0, "of yesterday", "chat", ""))
         await stage.client.initialize()
-        hook._prepare()
+        await hook._prepare()
         assert opened == []  # it would only slow the first list down
         await stage.client.list_tools()
-        hook._prepare()
-        hook._prepare()
-        assert opened == (["opened"] if is_in_use else [])
+        await hook._prepare()
+        await hook._prepare()
+        assert opened == ([] if hook_is == "neither" else ["opened"])
