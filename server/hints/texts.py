@@ -37,6 +37,8 @@ MOST: Final = 12
 """How many of the tools that fit best are looked at: those behind them are named for their words alone, and a model
 calls what is named."""
 _MORE: Final = "- also"
+LISTED: Final = "Tools of your list that may fit this request:"
+"""Stands before names that need nothing else: their definitions are before the model already."""
 HEAD: Final = (
     "Tools behind foretool that may fit this request. Call a listed one by its name, any other with call_tool(name,"
     " arguments), or with call_tool_write where it says write. Quoted words are those of the servers."
@@ -79,11 +81,17 @@ class Mark(Struct, frozen=True):
 def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hint:
     """Return a text that names these tools, as many as fit; an empty one if there are none.
 
-    `tools`: the best first. Behind the first `TOOLS` only those are named that the list neither has nor names.
+    `tools`: the best first. Behind the first `TOOLS` only those are named that the list neither has nor names. Where
+    the list has them all, the names of the first `TOOLS` are enough.
     """
+    best = [tool for tool in islice(tools, MOST) if signature(tool)]
+    if best and all(mark(tool).is_listed for tool in best):
+        first = tuple(tool.id for tool in best[:TOOLS])
+        text = f"{LISTED} {', '.join(first)}."
+        return Hint(text, first, _count_tokens(text))
     lines, more, named = [HEAD], list[str](), list[ToolId]()
     left = TOKENS - estimate(HEAD)
-    for tool in islice(tools, MOST):
+    for tool in best:
         how, is_described = mark(tool), len(lines) <= TOOLS
         if (how.is_listed or how.is_named) and not is_described:
             continue
@@ -94,7 +102,8 @@ def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hi
                     named.append(tool.id)
                     left -= cost
                     break
-        elif call := signature(tool):
+        else:
+            call = signature(tool)
             longer = [*more, f"{call}{how}"]
             if _count_tokens(name_calls(_MORE, longer)) <= left:
                 more = longer

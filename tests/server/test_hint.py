@@ -28,7 +28,7 @@ from foretool.server.catalog.word_index import digest_inputs
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
 from foretool.server.hint import HintOptions, plain_hint
-from foretool.server.hints.texts import HEAD
+from foretool.server.hints.texts import HEAD, LISTED
 from foretool.storage.opening import open_store
 from foretool.storage.records import Prompt, Tool, ToolId
 from foretool.storage.steps import finish
@@ -337,7 +337,7 @@ def test_a_running_proxy_is_asked_and_records_the_prompt(tmp_path: Path, monkeyp
     done = run(config, told(cwd=str(tmp_path)))
     assert served.leave() == 0
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.startswith(HEAD.encode()) and b"sky__forecast" in done.stdout
+    assert done.stdout.startswith(LISTED.encode()) and b"sky__forecast" in done.stdout
     assert [each for each in (tmp_path / "run").iterdir() if each.suffix != ".answer"] == []
     with open_store(configs.load(config).storage) as store:
         assert [each.text for each in store.tasks.prompts()] == [EVENT["prompt"]]

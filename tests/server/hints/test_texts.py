@@ -44,6 +44,17 @@ def test_a_line_has_the_name_the_required_arguments_and_who_calls_it() -> None:
     )
 
 
+@requirement("hint:says")
+def test_of_tools_that_the_list_has_all_the_names_are_enough() -> None:
+    tools = [tool(f"t{n}", "Does it.", {"a": {"type": "string"}}, ["a"]) for n in range(MOST + 1)]
+    hint = write_prompt_hint(tools, lambda each: Mark(each is not tools[MOST], writes=True))
+    names = [f"sky__t{n}" for n in range(TOOLS)]
+    assert hint.text == f"Tools of your list that may fit this request: {', '.join(names)}."
+    assert list(hint.tools) == names
+    hidden = write_prompt_hint(tools, lambda each: Mark(each is not tools[MOST - 1], writes=True))
+    assert hidden.text.splitlines()[-1] == f"- also: sky__t{MOST - 1}(a: string) (write)", "the list lacks one"
+
+
 @requirement("hint:tokens")
 def test_the_text_describes_six_tools_and_names_up_to_six_more_in_300_tokens() -> None:
     short = [tool(f"t{n}", "Does it.") for n in range(60)]
