@@ -208,7 +208,7 @@ class ToolRunner:
             isinstance(reply.result, Raw) and translate.is_tool_error(reply.result)
         )
         failing = say_failing(exchange, attempt.tool.id, has_failed=has_failed) if attempt.via == "bridge" else ""
-        advice = [each for each in (exchange.doubt, failing) if each]
+        advice = [*filter(None, (exchange.doubt, failing))]
         if reply.error is not UNSET:
             self._record(attempt, "error", True)
             if advice and isinstance(reply.error, Raw):

@@ -83,7 +83,8 @@ class ToolCalls:
             raise RpcError(jsonrpc.INVALID_PARAMS, "tools/call: name is missing")
         if len(name) > MOST_NAME:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"tools/call: {_too_long(exchange, name)}")
-        exchange.client.tools.note_caller(exchange.own_session.list, exchange.meta)
+        shown = exchange.own_session.list
+        exchange.client.tools.note_caller(shown, exchange.meta)
         if (own := self._find_own(exchange, name)) is not None:
             own(exchange, open_object(exchange.params.get("arguments", jsonrpc.EMPTY)))
         elif (bridge := _BRIDGES.get(name)) is not None:
@@ -93,7 +94,7 @@ class ToolCalls:
             given = exchange.params.get("arguments", jsonrpc.EMPTY)
             self._find(ToolCall(exchange, name, "name", BridgedCall(name, "", given, {})))
         else:
-            self._find(ToolCall(exchange, name, "page" if exchange.own_session.list.shows_pages else "name"))
+            self._find(ToolCall(exchange, name, "page" if shown.shows_pages else "name"))
 
     def _find_own(self, exchange: Exchange, name: str) -> OwnTool | None:
         """Return what answers a tool of ours that this client has."""

@@ -190,7 +190,8 @@ class Window:
 
     def receive(self, data: bytes) -> None:
         self._backlog.extend(self._lines.feed(data))
-        refuse_oversized(self._lines, self)
+        if self._lines.too_long:
+            refuse_oversized(self._lines, self)
         if not self._is_queued:
             self._work()
 

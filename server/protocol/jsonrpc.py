@@ -242,7 +242,7 @@ def decode(data: bytes | bytearray) -> Message:
             _check_utf8(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = _decode_slowly(data, error)
-    if message.jsonrpc != "2.0" or not (message.method is not UNSET or message.is_reply):
+    if message.jsonrpc != "2.0" or message.method is message.result is message.error is UNSET:
         raise BadMessage(INVALID_REQUEST, "not a JSON-RPC 2.0 message", _usable(message.id))
     if message.method is not UNSET and message.id is None:
         raise BadMessage(INVALID_REQUEST, "a request id must be a string or an integer, not null")

@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct, field
 
@@ -77,7 +77,7 @@ class Lost(Struct, frozen=True):
 Reply = Message | Lost
 
 
-class Party(NamedTuple):
+class Party(Struct, frozen=True):
     """The clients that may be told of each other's calls: those of one credential and one profile."""
 
     principal: str

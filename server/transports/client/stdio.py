@@ -118,7 +118,8 @@ class StdioServer(asyncio.BaseProtocol):
         with self._turn:
             for line in self._lines.feed(data):
                 take_line(line, self._front, self._channel_for(line))
-            refuse_oversized(self._lines, self)
+            if self._lines.too_long:
+                refuse_oversized(self._lines, self)
 
     def _channel_for(self, line: bytes | bytearray) -> Channel:
         """Return where the answer to a line goes; the first one may have its answer."""

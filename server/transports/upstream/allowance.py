@@ -15,7 +15,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from foretool.storage.steps import T
 
@@ -37,7 +39,7 @@ _MOST_ANSWERS: Final = 32
 """Answers to one server that are sent at a time, and that may wait before it is not read any more."""
 
 
-class Took(NamedTuple):
+class Took(Struct, frozen=True):
     """How long a step took."""
 
     processor_s: float
