@@ -121,9 +121,12 @@ class Prompts:
             self._resources.find_owner(exchange, uri, partial(self._complete_uri, exchange, uri))
 
     def _complete_uri(self, exchange: Exchange, uri: str, upstream: Upstream | None) -> None:
-        """Send a request on a template or URI to its upstream, else to the only one that completes anything."""
-        able = self._upstreams.with_capability("completions", exchange.client.profile)
-        upstream = upstream or (able[0] if len(able) == 1 else None)
+        """Send a request on a template or URI to its upstream. One that fits none may be of the only server that
+        completes anything, unless another one has resources."""
+        profile = exchange.client.profile
+        able = self._upstreams.with_capability("completions", profile)
+        others = [each for each in self._upstreams.with_capability("resources", profile) if each not in able]
+        upstream = upstream or (able[0] if len(able) == 1 and not others else None)
         if upstream is None:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"completion/complete: nothing is known of {uri!r}")
         self._complete_at(exchange, upstream, exchange.params)

@@ -114,6 +114,19 @@ async def test_a_uri_that_fits_no_server_is_shown_to_none(method: str) -> None:
     assert asked_for(evil) == asked_for(git) == []
 
 
+@requirement("trust:resources:broadcast")
+async def test_the_only_server_that_completes_anything_is_shown_no_uri_of_nobody() -> None:
+    evil, git = server("evil", "evil://1"), server("git", "https://api.git.example/repos/1")
+    del git.capabilities["completions"]
+    async with proxy_over(evil, git) as stage:
+        await stage.client.initialize()
+        for uri in ("secret://plans/{id}", "https://other.example/{id}", "foretool://results/{id}", "plans"):
+            ref = {"type": "ref/resource", "uri": uri}
+            with pytest.raises(Failed, match="nothing is known of"):
+                await stage.client.ask("completion/complete", {"ref": ref, "argument": {"name": "id", "value": "7"}})
+    assert asked_for(evil) == asked_for(git) == []
+
+
 @requirement("trust:resources:first")
 @pytest.mark.parametrize("order", [("git", "evil"), ("evil", "git")])
 async def test_a_later_listing_takes_no_uri_from_the_server_that_listed_it(order: tuple[str, str]) -> None:
