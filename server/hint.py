@@ -24,6 +24,8 @@ import sys
 import time
 from collections import namedtuple
 
+from foretool.server.hints import AHEAD, MOST_TEXT
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing and pathlib take half as long to import as everything else that the way to a proxy needs
     from collections.abc import Callable, Mapping, Sequence
@@ -43,14 +45,12 @@ _DEADLINE_MS: Final = 145.0
 """Longest life of the process, unless the variable FORETOOL_HINT_MS sets another limit."""
 _SHELL_DEADLINE_MS: Final = 1000.0
 """The same behind a command of the shell: no prompt waits, and most clients go on meanwhile."""
+_MOST_DIGITS: Final = 9
+"""Digits of that limit; a timer takes no number that is much longer."""
 _ASK_PART: Final = 0.6
 """A proxy may use this part of what is left: ranking by words alone takes the rest."""
 STATUS: Final = "/proc/self/stat"
 _MOST_STDIN: Final = 4 * 1024 * 1024
-_MOST_TEXT: Final = 20_000
-"""Characters of a prompt that are stored; pasted text can be megabytes."""
-_MOST_SENT: Final = 21_000
-"""Characters of a prompt that a proxy is sent: a secret across the end of what is stored is still recognised."""
 _MOST_SEARCHED: Final = 2_000
 """Characters of a prompt that are searched with."""
 _MOST_RANKED: Final = 100
@@ -110,16 +110,20 @@ def main(options: HintOptions) -> int:
     signal.signal(signal.SIGALRM, lambda number, frame: os._exit(0))
     signal.setitimer(signal.ITIMER_REAL, left_s(_SHELL_DEADLINE_MS if options.is_shell else _DEADLINE_MS))
     gc.disable()  # hardly anything that is made here is dropped before the process ends
-    try:
+    with contextlib.suppress(Exception):  # no error is worth holding up a prompt
         event = sys.stdin.buffer.read(_MOST_STDIN)
         hint = report_commands(event, options) if options.is_shell else answer_prompt(event, options)
-    except Exception:  # noqa: BLE001 -- no error is worth holding up a prompt
-        hint = ""
-    signal.setitimer(signal.ITIMER_REAL, 0.0)
-    if hint:
-        sys.stdout.write(form_output(hint, options.client) + "\n")
-        sys.stdout.flush()
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        if hint:
+            _print(form_output(hint, options.client) + "\n")
     return 0
+
+
+def _print(text: str) -> None:
+    """Print a text as UTF-8, whatever the locale says: clients expect that. Raises `OSError` if nobody reads it."""
+    left = text.encode("utf-8", "replace")
+    while left:  # by the file itself: what a buffer still holds would be written, and fail, when the process ends
+        left = left[os.write(1, left) :]
 
 
 def form_output(hint: str, client: str) -> str:
@@ -134,7 +138,7 @@ def form_output(hint: str, client: str) -> str:
 def left_s(deadline_ms: float = _DEADLINE_MS) -> float:
     """Return what is left of the deadline, which began when the process did."""
     written = os.environ.get("FORETOOL_HINT_MS", "")
-    total = float(written) if written.isdecimal() else deadline_ms
+    total = float(written) if written.isdecimal() and len(written) <= _MOST_DIGITS else deadline_ms
     return max(total / 1000 - age_s(), 0.001)
 
 
@@ -188,7 +192,7 @@ def report_commands(event_json: bytes, options: HintOptions) -> str:
 def ask_proxy(asked: HookPrompt, options: HintOptions, patience_s: float) -> str | None:
     """Return what the running proxy says, "" for nothing; None if none answers in time."""
     question = {
-        "prompt": asked.text[:_MOST_SENT].encode("utf-8", "replace").decode(), "at": asked.at,
+        "prompt": asked.text[: MOST_TEXT + AHEAD].encode("utf-8", "replace").decode(), "at": asked.at,
         "session": asked.session, "cwd": asked.folder,
     }  # fmt: skip
     said = (_ask("hint", question, options, asked.folder, patience_s) or {}).get("text")
@@ -244,14 +248,15 @@ def answer_by_words(asked: HookPrompt, options: HintOptions) -> str:
     from foretool.storage.engine import StorageError
     from foretool.storage.opening import open_store
     from foretool.storage.records import Exposure, Prompt
+    from foretool.storage.redaction import clean_beginning
 
     config = load(Path(options.config) if options.config is not None else None)
     config.require_profile(options.profile)
     with open_store(config.storage, busy_ms=50) as store:
         if config.settings.record != "off":
             store.hide(lambda: config.secrets)
-            # Cut only now: half a secret would not be recognised.
-            clean = config.secrets.redact(asked.text)[:_MOST_TEXT].encode("utf-8", "replace").decode()
+            kept = clean_beginning(asked.text, config.secrets.redact, MOST_TEXT, AHEAD)
+            clean = kept.encode("utf-8", "replace").decode()
             # The store may be busy or full, and the hint is still useful.
             with contextlib.suppress(StorageError):
                 store.tasks.add_prompt(Prompt(asked.at, clean, asked.session, asked.folder))

@@ -134,6 +134,18 @@ class Redaction:
         return found
 
 
+def clean_beginning(text: str, redact: Callable[[str], str], most: int, ahead: int) -> str:
+    """Return at most `most` characters of the beginning of a text, without the secrets that `redact` knows and without
+    what looks like one. `ahead`: how many characters more are read, to recognise a secret that begins among the first.
+
+    Of a longer text, half a secret may stand at the end of what is read, and what is taken out before moves it forward.
+    So as many characters go from the end as were read ahead.
+    """
+    read = text[: most + ahead]
+    clean = hide_shapes(redact(read))
+    return (clean[:-ahead] if len(read) == most + ahead else clean)[:most]
+
+
 def hide_shapes(text: str) -> str:
     """Return the text with `[secret]` in place of whatever looks like a secret."""
     for literal in _TOKENS:

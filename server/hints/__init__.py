@@ -7,3 +7,8 @@ tools (`prompt_hook`, `lists.growth`).
 
 A hint is on record as an exposure, so a call of a tool that it named is no miss.
 """
+
+MOST_TEXT = 20_000
+"""Characters of a prompt that are stored; pasted text can be megabytes."""
+AHEAD = 16_000
+"""Characters behind them that are read: a secret across the end of what is stored is still recognised, a key too."""

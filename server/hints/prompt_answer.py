@@ -16,20 +16,22 @@ from foretool.server.catalog.search import Search
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.hints import AHEAD, MOST_TEXT
 from foretool.server.hints.prompt_hook import PromptHook, searched_lines
 from foretool.server.hints.texts import Hint, Mark, write_prompt_hint
 from foretool.server.local.server import CallerLink, Hello, QuestionTalk, Service
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import Exposure, Prompt, Tool, ToolId, working_set_key
+from foretool.storage.redaction import clean_beginning
 
 if TYPE_CHECKING:
     from foretool.server.catalog.catalog import Catalog
 
 _RANKED: Final = 50
 """How many tools are ranked; the profile may leave some of them out."""
-MOST_TEXT: Final = 20_000
-"""Characters of a prompt that are stored; pasted text can be megabytes."""
+_LARGEST: Final = 512 * 1024
+"""Bytes of a question: a character may take twelve."""
 
 
 class PromptAnswers:
@@ -49,7 +51,7 @@ class PromptAnswers:
 
     def service(self) -> Service:
         """Return what the local socket offers as `hint`."""
-        return Service(self._open)
+        return Service(self._open, limit=_LARGEST)
 
     def _open(self, link: CallerLink, hello: Hello) -> QuestionTalk:
         return QuestionTalk(link, lambda question, reply: self._answer(hello, question, reply))
@@ -84,8 +86,8 @@ class PromptAnswers:
     def _record(self, prompt: Prompt) -> None:
         if not self._config.keeps_text:
             return
-        # Cut only now: half a secret would not be recognised.
-        clean = self._config.redact(prompt.text)[:MOST_TEXT].encode("utf-8", "replace").decode()
+        kept = clean_beginning(prompt.text, self._config.redact, MOST_TEXT, AHEAD)
+        clean = kept.encode("utf-8", "replace").decode()
         self._recorder.add_prompt(Prompt(prompt.at, clean, prompt.session, prompt.cwd))
 
     def _session_of(self, profile: str, folder: str) -> Session | None:

@@ -11,7 +11,8 @@ from fakes import FakeUpstream, Stage, proxy_over, tool
 from requirements import requirement
 from stored_records import saved_upstreams
 
-from foretool.server.hints.prompt_answer import MOST_TEXT, read_question
+from foretool.server.hints import MOST_TEXT
+from foretool.server.hints.prompt_answer import read_question
 from foretool.server.hints.texts import HEAD, TOOLS
 from foretool.server.local.server import Hello
 from foretool.storage.opening import open_store
