@@ -45,6 +45,8 @@ HEAD: Final = (
 )
 
 
+_QUOTABLE: Final = str.maketrans({'"': "'", "<": "("})
+"""Clients put the text between tags. A server's words end neither our quotes nor a client's tag, and begin none."""
 _MOST_NEXT: Final = 5
 """Tools that the block behind an answer names at most."""
 _NEXT_TOKENS: Final = 140
@@ -129,7 +131,7 @@ def describe_tool(tool: Tool, mark: Mark) -> Iterable[str]:
         yield f"- {tool.id}{mark}"  # the list has its arguments
         return
     line = f"- {call}{mark}"
-    about = one_line(summary_line(document(tool))).replace('"', "'")
+    about = one_line(summary_line(document(tool))).translate(_QUOTABLE)
     if about and not mark.is_named:  # what a named tool does is worth less than the names of two or three others
         yield f'{line}: "{about}"'
     yield line

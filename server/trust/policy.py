@@ -30,7 +30,8 @@ Sees = Callable[[str, Tool], bool]
 """Tells whether a server has listed a tool to a person."""
 
 Pages = Callable[[], frozenset[str]]
-"""Returns the servers whose tools have pages (MCP Apps)."""
+"""Returns the servers whose tools have pages (MCP Apps). Where nobody knows them, there is none of these, and every
+definition is read."""
 
 FOR_ITS_PAGE: Final = "its server offers it to its own page alone, not to models"
 """Why no model gets a tool (MCP Apps)."""
@@ -105,7 +106,7 @@ class Reach:
 
     def __init__(
         self, profile: Profile, servers: Mapping[str, Server], settings: Settings, sees: Sees | None = None,
-        pages: Pages = frozenset,
+        pages: Pages | None = None,
     ) -> None:  # fmt: skip
         self.profile = profile
         self._sees = sees
@@ -131,7 +132,8 @@ class Reach:
             return False
         if tool.upstream in self._denying and self.verdict(tool).denied:
             return False
-        return tool.upstream not in self._pages() or is_for_model(tool.definition)
+        has_none = self._pages is not None and tool.upstream not in self._pages()
+        return has_none or is_for_model(tool.definition)
 
     def sees(self, tool: Tool) -> bool:
         """Return whether a tool of a server with a token for each person was listed to the person of this profile."""
@@ -148,12 +150,12 @@ class Reach:
 
     def hides_some(self, server: str) -> bool:
         """Return whether clients of this profile may not find some tool of this server."""
-        return self.denies_some(server) or server in self._pages()
+        return self.denies_some(server) or self._pages is None or server in self._pages()
 
     @property
     def page_servers(self) -> frozenset[str]:
         """The servers of this profile whose tools have pages."""
-        return frozenset(filter(self.admits, self._pages()))
+        return frozenset(filter(self.admits, self._pages() if self._pages is not None else ()))
 
     def lets_pages_call(self, tool: Tool) -> bool:
         """Return whether pages may call a tool: its server lets them, and no other server has pages. A host has one
@@ -274,7 +276,7 @@ class Reach:
 class TrustPolicy:
     """Answers for the config in force."""
 
-    def __init__(self, config: LiveConfig, sees: Sees | None = None, pages: Pages = frozenset) -> None:
+    def __init__(self, config: LiveConfig, sees: Sees | None = None, pages: Pages | None = None) -> None:
         """`sees`: tells what the servers with a token for each person have listed to whom; None where nobody calls, and
         all of it is shown to the user of this machine."""
         self._config = config
