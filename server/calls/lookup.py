@@ -18,6 +18,7 @@ from foretool.server.discovery.answer_shape import close_names, tools_named
 from foretool.server.discovery.answer_text import say_shared
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.gatekeeper import Gatekeeper
 from foretool.server.trust.policy import TrustPolicy
@@ -70,25 +71,33 @@ class ToolLookup:
         return self._refuse_unknown(call)
 
     def fitting(self, exchange: Exchange, written: BridgedCall) -> list[str]:
-        """Return a call without a tool's name as it may be meant, ready to be sent: one for each tool that a list shows
-        and that takes exactly such arguments; none where those are too many to tell."""
+        """Return a call without a tool's name as it may be meant, ready to be sent: one for each tool that takes such
+        arguments and that the model was told of in this task, or else that a list shows; where none takes exactly
+        these, one for each that it was told of and that takes most of them. None where those are too many to tell."""
         reach, shown = self._policy.reach(exchange.client.profile), exchange.own_session.list
+        chat = exchange.own_session.conversations.whole
         given = written.argument_names
-        tools = (tool for tool in self._catalog.tools() if shown.sees(tool.id) or shown.names(tool.id))
-        found = [
-            (tool, reach.verdict(tool).bridge)
-            for tool in tools
-            if (required := required_arguments(tool)) and required <= given <= all_arguments(tool)
-        ]
-        if len(found) > _MOST_FITTING:
+        taking = {
+            tool.id: tool for tool in self._catalog.tools()
+            if (needed := required_arguments(tool)) and needed <= given and reach.finds(tool)
+        }  # fmt: skip
+        told = [tool for tool in taking.values() if tool.id in chat.told or tool.id in chat.found]
+        listed = [tool for tool in taking.values() if shown.sees(tool.id) or shown.names(tool.id)]
+        unknown = {id: len(given - all_arguments(tool)) for id, tool in taking.items()}
+        meant = {tool.id for tool in (*told, *listed) if not unknown[tool.id]}
+        if len(meant) > _MOST_FITTING:
+            meant &= {tool.id for tool in told}
+        if not meant and told:
+            fewest = min(unknown[tool.id] for tool in told)
+            meant = {tool.id for tool in told if unknown[tool.id] == fewest}
+        if len(meant) > _MOST_FITTING:
             return []
         arguments = written.arguments({})
-        if len(bytes(arguments)) > _MOST_REPEATED:
-            return [bridged(call, bridge) for tool, bridge in found if (call := signature(tool))]
+        is_long = len(bytes(arguments)) > _MOST_REPEATED
         return [
-            f"{bridge} with {jsonrpc.encode({'name': tool.id, 'arguments': arguments}).decode()}"
-            for tool, bridge in found
-        ]
+            _write_call(tool, reach.verdict(tool).bridge, arguments, is_long=is_long)
+            for id, tool in taking.items() if id in meant
+        ]  # fmt: skip
 
     def _wait(self, call: ToolCall, lane: Upstream | None) -> Wait:
         """Wait for the upstream of a name, or for all: one that has not listed yet may have it, so the name may be
@@ -184,3 +193,11 @@ class ToolLookup:
         candidates = close_names(name, self._catalog, reach)
         meant = f"; did you mean {', '.join(candidates)}?" if candidates else ";"
         return f"Unknown tool: {name}{meant} {finder_of(exchange)} finds tools by task", candidates
+
+
+def _write_call(tool: Tool, bridge: str, arguments: Raw, *, is_long: bool) -> str:
+    """Write a call with those of some arguments that the tool takes, or with its own where they are too long."""
+    if is_long:
+        return bridged(signature(tool) or tool.id, bridge)
+    known = {name: value for name, value in jsonrpc.fields(arguments).items() if name in all_arguments(tool)}
+    return f"{bridge} with {jsonrpc.encode({'name': tool.id, 'arguments': known}).decode()}"

@@ -169,6 +169,23 @@ async def test_arguments_without_a_tool_are_answered_with_the_call_that_takes_th
             assert said(result).endswith("say which tool to call")
 
 
+@requirement("bridge:itself")
+async def test_arguments_without_a_tool_are_taken_for_those_of_the_tools_that_the_model_was_told_of() -> None:
+    tables = [tool(f"t{n}", f"Table {n}", {"query": {"type": "string"}}) for n in range(5)]
+    for each in tables:
+        each["inputSchema"]["required"] = ["query"]
+    async with proxy_over(FakeUpstream("db", tables), policy="frozen", list_fill=True) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        for given, meant in (({"query": "a"}, ""), ({"query": "a", "limit": 1}, "")):
+            assert said(await stage.client.call_tool("call_tool", given)).endswith("which tool to call" + meant)
+        await stage.client.call_tool("discover_tools", {"names": ["db__t3"]})
+        call = ', such as call_tool_write with {"name":"db__t3","arguments":{"query":"a"}}'
+        for given in ({"query": "a"}, {"query": "a", "limit": 1}):
+            result = said(await stage.client.call_tool("call_tool", given)).replace('": ', '":')
+            assert result.endswith("which tool to call" + call)
+
+
 @requirement("bridge:discover")
 async def test_it_passes_discover_tools_on() -> None:
     async with proxy_over(disk()) as stage:
