@@ -73,7 +73,8 @@ class PromptHook:
             return
         self._is_prepared = True
         with contextlib.suppress(StorageError):
-            if self._store.prompts(self._since - _IN_USE_S, 1) or await asyncio.to_thread(_is_installed):
+            is_in_use = bool(self._store.prompts(self._since - _IN_USE_S, 1))
+            if is_in_use or await asyncio.to_thread(_is_installed):
                 self._search.want_encoders()
 
     def _find_growing(self) -> tuple[Client, Session] | None:

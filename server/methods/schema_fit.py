@@ -122,8 +122,8 @@ class _Walk(Struct):
     def _wrap(self, value: Raw, shapes: list[Mapping[str, Any]]) -> Raw | None:
         """Return the array that a value stands for as its only item; None where no array is expected, or other items,
         or the value is a text that may list several."""
-        lists = [shape for shape in shapes if _kinds(shape) != {"null"}]
-        if len(lists) != 1 or (_kinds(lists[0]) or set()) - {"null"} != {"array"}:
+        lists = [shape for shape in shapes if _kinds(shape) != frozenset({"null"})]
+        if len(lists) != 1 or (_kinds(lists[0]) or frozenset()) - {"null"} != {"array"}:
             return None
         items = self._shapes(lists[0].get("items"), 0)
         kinds = _union(map(_kinds, items)) if items is not None else None
