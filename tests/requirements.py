@@ -996,7 +996,8 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:setup:secrets": Promise("SECURITY.md", "setting up prints no value of a variable or a header"),
     "trust:setup:project": Promise(
         "SECURITY.md",
-        "servers of the working folder are taken over only with --project, and its files stay as they are",
+        "servers of the working folder are taken over only with --project, once it was shown what each starts, and its "
+        "files stay as they are",
     ),
     "trust:setup:swap": Promise("SECURITY.md", "what a repository brings changes no server that the user has"),
     "trust:setup:files": Promise(

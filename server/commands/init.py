@@ -32,6 +32,7 @@ from foretool.server.setup.changes import ChangeError, FileChange
 from foretool.server.setup.client_hooks import HOOKS, SHELL_HOOKS, ClientHook
 from foretool.server.setup.clients import KINDS, ClientFile, Machine, client_files, proxy_file, this_machine
 from foretool.server.setup.documents import DocumentError, open_document
+from foretool.server.setup.masking import describe_entry, describe_variables
 from foretool.server.setup.merge import Choice, Conflict, Merged, Origin, merge_servers
 from foretool.server.setup.own_servers import read_own_servers
 from foretool.server.setup.plan import plan, secrets_of
@@ -322,7 +323,23 @@ def _show_found(files: Sequence[FoundFile], merged: Merged, own: Path, *, with_p
         output.say_paragraph(shared, "  ", "  ")
     if alone:
         _say_shared(alone, is_long=is_long)
+    _show_starts(merged)
     _show_notes(merged.notes)
+
+
+def _show_starts(merged: Merged) -> None:
+    """Print what new servers of the working folder start or reach: a name says nothing of that, and a repository may
+    have brought them."""
+    brought = {name: file for file, _, name in merged.taken if file.file.is_brought and name in merged.entries}
+    shown = [name for name, file in brought.items() if merged.origins[name][0].title == file.file.title]
+    if shown:
+        output.say_lines("")
+        output.say_paragraph("What this folder brings, and what runs as you after a yes:", "", "  ", "yellow")
+    for name in shown:
+        entry = merged.entries[name]
+        about = describe_variables(entry)
+        told = " ".join(f"{name}: {describe_entry(entry)}{about and f' ({about})'}".split())
+        output.say_paragraph(told, "  ", "    ")
 
 
 def _show_notes(notes: Iterable[str]) -> None:

@@ -90,6 +90,11 @@ class ClientFile(Struct, frozen=True, kw_only=True):
     """Where a newer version of the client keeps its servers; an object there says that the file is of that version."""
 
     @property
+    def is_brought(self) -> bool:
+        """Whether it is a file of the working folder, which a repository may have brought."""
+        return self.scope == "project" and bool(self.folder)
+
+    @property
     def is_installed(self) -> bool:
         return self.home.is_dir() or self.path.is_file()
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from foretool.server.config import jsonc
-from foretool.server.config.variables import CREDENTIAL, VARIABLE
+from foretool.server.config.variables import CREDENTIAL, VARIABLE, variable_names
 from foretool.storage.redaction import hide_shapes
 
 _SCHEMES: Final = frozenset({"", "basic", "bearer", "token", "apikey", "api-key"})
@@ -76,6 +76,13 @@ def describe_entry(entry: Mapping[str, Any]) -> str:
     args = entry.get("args")
     words = [str(entry.get("command", "")), *(args if isinstance(args, list | tuple) else ())]
     return " ".join(shlex.quote(each) if "[" not in each else each for each in mask_arguments(words))
+
+
+def describe_variables(entry: Mapping[str, Any]) -> str:
+    """Return which variables and headers an entry sets and which variables it reads, by name; "" without any."""
+    read = sorted(variable_names(json.dumps(entry, ensure_ascii=False)))
+    parts = [f"sets {', '.join(names)}" for key in ("env", "headers") if (names := list(entry.get(key) or ()))]
+    return "; ".join([*parts, *([f"reads {', '.join(read)}"] if read else [])])
 
 
 def mask_text(text: str) -> str:

@@ -140,4 +140,7 @@ def _entries(file: ClientFile, data: Any, keys: Keys, folder: str) -> Iterator[F
             yield FoundServer(str(name), place, {}, (), problem, folder=folder, written=written)
             continue
         is_foretool = starts_foretool(entry)
+        if file.is_brought and entry.pop("description", ""):
+            # Models read it as the user's words.
+            notes = [*notes, 'left out: "description", which a repository may have written']
         yield FoundServer(str(name), place, entry, tuple(notes), "", is_foretool, folder, written)
