@@ -218,13 +218,9 @@ class Catalog:
 
     # -- what is wrong with lists
 
-    @property
-    def problems(self) -> dict[str, tuple[str, ...]]:
-        """By server, which members of its lists were dropped and why, and what is wrong with its prefix and `tools`."""
-        return {name: self.problems_of(name) for name in self._entries}
-
     def problems_of(self, upstream: str) -> tuple[str, ...]:
-        """Return the `problems` of one server."""
+        """Return which members of a server's lists were dropped and why, and what is wrong with its prefix and
+        `tools`."""
         said = shorten_problems((*self.namespaces.problems.get(upstream, ()), *self._problems.of(upstream)))
         excluded = self._excluded.get(upstream, ())
         return (*said, *self.overrides.problems(upstream, self.listed(upstream), excluded))

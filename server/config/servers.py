@@ -172,11 +172,6 @@ def matches(name: str, patterns: Collection[str]) -> bool:
     return "*" in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def is_exact(pattern: str) -> bool:
-    """Return whether a pattern matches itself alone."""
-    return not any(each in pattern for each in "*?[")
-
-
 def exactness(pattern: str) -> int:
     """Return how many letters of a pattern are not wildcards. Of several patterns that fit, the most exact counts."""
     return len(pattern) - sum(map(pattern.count, "*?[]!"))

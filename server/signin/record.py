@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Final
 
 import msgspec
@@ -67,12 +66,6 @@ class SignIn(Struct, frozen=True, kw_only=True):
     def renews_itself(self) -> bool:
         """Whether foretool gets a new token by itself, in the proxy or in a process that signs in again."""
         return self.is_renewable or self.grant == "client_credentials"
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether there is a token that has not expired, or a way to one."""
-        fresh = bool(self.access_token) and (not self.expires_at or time.time() < self.expires_at)
-        return fresh or self.renews_itself
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -141,11 +141,6 @@ class ArtifactStore(Subject):
             episode, tasks=tuple(map(clean, episode.tasks)), arguments=tuple(map(clean, episode.arguments))
         )
 
-    def demonstrations(self) -> list[Episode]:
-        """Return the imported episodes, in the order of their import."""
-        rows = self._database.rows("SELECT episode FROM demonstrations ORDER BY at, rowid")
-        return [_episode.decode(encoded) for (encoded,) in rows]
-
     def latest_demonstrations(self) -> Iterator[Episode]:
         """Yield the imported episodes, the one imported last first."""
         # By rowid, the order of import, since nothing has to be sorted for that.

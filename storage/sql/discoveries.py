@@ -28,12 +28,7 @@ _STEPS = Table(
     said=("task", "fragments", "error"),
 )
 
-_TASKS = """
-    SELECT task FROM (
-        SELECT task, at FROM discoveries WHERE task != '' UNION ALL SELECT text, at FROM prompts WHERE text != ''
-    ) AS said GROUP BY task ORDER BY max(at) DESC
-"""
-# The same of the latest rows alone, which the indexes on `at` find. Rows without a text count among them: a log that
+# Of the latest rows alone, which the indexes on `at` find. Rows without a text count among them: a log that
 # keeps no texts would be read to its end.
 _LATEST_TASKS = f"""
     SELECT task FROM (
@@ -166,13 +161,10 @@ class TaskStore(Subject):
         super().__init__(database)
         self._repeated = Repeats(database, _step_key, self._find_step)
 
-    def texts(self) -> list[str]:
-        """Return the tasks of all discoveries and prompts, each text once, the latest first."""
-        return [task for (task,) in self._database.rows(_TASKS)]
-
     def latest(self, limit: int, profile: str | None = None) -> list[str]:
-        """Return the `limit` latest of them, fewer if the same ones come all the time; fast however long the log is.
-        Without those of people who opted out of learning. With `profile` only searches of its sessions."""
+        """Return the `limit` latest tasks of discoveries and prompts, each text once, the latest first; fewer if the
+        same ones come all the time; fast however long the log is. Without those of people who opted out of learning.
+        With `profile` only searches of its sessions."""
         values = {"rows": _LATEST, "limit": limit}
         if profile is None:
             return [task for (task,) in self._database.rows(_LATEST_TASKS, values)]

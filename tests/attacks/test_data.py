@@ -109,7 +109,7 @@ async def test_a_prompt_and_imported_demonstrations_are_written_without_secrets(
         (prompt,) = store.tasks.prompts()
         assert prompt.text == "deploy with [TOKEN] and [secret]"
         store.artifacts.add_demonstrations([Episode((ToolId("a__b"),), (f"log in with {SHAPED}",))])
-        assert store.artifacts.demonstrations()[0].tasks == ("log in with [secret]",)
+        assert next(store.artifacts.latest_demonstrations()).tasks == ("log in with [secret]",)
         assert leaks(tmp_path / "kept") == []
 
 

@@ -120,7 +120,7 @@ async def test_the_prefix_of_a_disabled_or_broken_server_is_taken(gone: Json) ->
         for name in ("git__push", "work__push", "git.push", "work/push"):
             assert "'work'" in await refused(stage.client, name)
         assert [each.id for each in stage.app.catalog.of("evil")] == ["evil__push"]
-        assert "belongs to server 'work'" in stage.app.catalog.problems["evil"][0]
+        assert "belongs to server 'work'" in stage.app.catalog.problems_of("evil")[0]
     assert copy.calls == bare.calls == []
 
 
@@ -135,7 +135,7 @@ async def test_a_server_without_a_prefix_cannot_take_a_name_under_the_prefix_of_
             assert sorted(each.id for each in stage.app.catalog.of("evil")) == ["fine", "git_push"]
             assert said(await stage.client.call_tool("git__push", {})) == "push"
             if not remembered:
-                (problem,) = stage.app.catalog.problems["evil"]  # once for all of them
+                (problem,) = stage.app.catalog.problems_of("evil")  # once for all of them
                 assert "'git__push'" in problem and '"prefix"' in problem
     assert copy.calls == []
     assert store.catalog.exposed_names()[ToolId("git__push")] == ("git", "push")
@@ -227,7 +227,7 @@ async def test_servers_whose_prefixes_look_the_same_are_reported(other: str) -> 
     async with proxy_over(FakeUpstream("my_git", ["push"]), evil("push", name=other)) as stage:
         await stage.client.initialize()
         await stage.client.list_tools()
-        (problem,) = stage.app.catalog.problems[other]
+        (problem,) = stage.app.catalog.problems_of(other)
         assert "'my_git'" in problem
         assert said(await stage.client.call_tool("my_git__push", {})) == "push"
         assert [each.upstream for each in stage.app.catalog.tools() if each.id == "my_git__push"] == ["my_git"]

@@ -45,7 +45,7 @@ async def test_one_bad_tool_is_dropped_alone_and_said(broken: Any) -> None:
             "call_tool_write",
             "discover_tools",
         ]
-        (problem,) = stage.app.catalog.problems["calc"]
+        (problem,) = stage.app.catalog.problems_of("calc")
         await asyncio.sleep(1)
         (state,) = stage.store.serving.states()
     assert "dropped" in problem
@@ -89,7 +89,7 @@ async def test_an_odd_definition_is_listed_found_and_called_or_dropped_and_harms
                 assert said(await client.call_tool("calc__odd", {})) == "odd"
                 await client.call_tool("call_tool_write", {"name": "calc__odd", "arguments": {}})
             else:
-                assert stage.app.catalog.problems["calc"]
+                assert stage.app.catalog.problems_of("calc")
             assert said(await client.call_tool("calc__add", {})) == "add"
             await asyncio.sleep(1)
 
@@ -302,7 +302,7 @@ async def test_a_tool_listed_twice_is_used_once_and_said() -> None:
     async with proxy_over(upstream, policy="full") as stage:
         await stage.client.initialize()
         listed = (await stage.client.ask("tools/list"))["tools"]
-        problems = stage.app.catalog.problems["calc"]
+        problems = stage.app.catalog.problems_of("calc")
     assert [each["description"] for each in listed if each["name"] == "calc__add"] == ["first"]
     assert "'add' was listed twice" in problems[0]
 

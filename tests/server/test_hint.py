@@ -79,7 +79,7 @@ def test_the_prompt_counts_as_a_task_for_the_working_set(tmp_path: Path) -> None
     path = write_config(tmp_path)
     with fill(path) as store:
         hint.answer_prompt(told(prompt="phase of the moon"), HintOptions(path))
-        assert store.tasks.texts() == ["phase of the moon", "weather in Paris"]
+        assert store.tasks.latest(9) == ["phase of the moon", "weather in Paris"]
 
 
 @requirement("hint:silent")

@@ -66,12 +66,12 @@ def test_a_list_that_is_read_in_steps_takes_its_place_as_a_whole() -> None:
 def test_a_list_whose_reading_is_broken_off_changes_nothing() -> None:
     one = catalog(FakeUpstream("calc"))
     one.replace("calc", listed("add"))
-    before = one.tools(), one.version, dict(one.problems)
+    before = one.tools(), one.version, one.problems_of("calc")
     steps = one.replace_in_steps("calc", listed("sub", {"name": "bad"}), "", admit_all)
     for _ in range(3):
         next(steps)
     steps.close()
-    assert (one.tools(), one.version, dict(one.problems)) == before
+    assert (one.tools(), one.version, one.problems_of("calc")) == before
 
 
 def test_a_config_that_changes_while_a_list_is_read_holds_for_the_whole_list() -> None:
@@ -99,7 +99,7 @@ def test_a_definition_of_the_last_list_is_known_however_the_config_has_changed()
     one.replace("calc", said)
     one.replace("calc", said)
     assert b"abcdefgh5678" in one.tools()[0].definition
-    assert len(one.problems["calc"]) == 1  # listed twice, as before
+    assert len(one.problems_of("calc")) == 1  # listed twice, as before
     other = FakeUpstream("calc", entry={"env": {"API_KEY": "abcdefgh5678"}})
     one.configure(list(config_of(other).servers.values()))
     one.replace("calc", said)
@@ -338,7 +338,7 @@ def test_a_name_that_no_client_takes_is_dropped_and_few_problems_are_told_in_few
     long = [raw({"name": f"{number}_" + "x" * 40_000, "inputSchema": {"type": "object"}}) for number in range(100)]
     catalog.replace("calc", [*long, raw({"name": "add", "inputSchema": {"type": "object"}})])
     assert [tool.name for tool in catalog.of("calc")] == ["add"]
-    problems = catalog.problems["calc"]
+    problems = catalog.problems_of("calc")
     assert len(problems) == MOST_PROBLEMS + 1
     assert problems[-1] == f"and {100 - MOST_PROBLEMS} more like these"
     assert all(len(problem) <= MOST_PROBLEM for problem in problems)

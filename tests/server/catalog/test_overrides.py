@@ -41,7 +41,7 @@ def test_a_tool_is_shown_under_the_users_name_and_words_and_kept_as_the_server_l
     assert kept.schema_hash != shown.schema_hash
     assert [each.id for each in one.tools()] == ["hub__new", "hub__other"]
     assert one.find("hub__create") == one.find("create") == shown
-    assert one.problems["hub"] == ()
+    assert one.problems_of("hub") == ()
 
 
 def test_tokens_are_counted_of_what_clients_see() -> None:
@@ -60,7 +60,7 @@ def test_a_name_that_another_tool_has_is_not_taken_from_it() -> None:
     one.fix_names()
     one.configure(list(config_of(server("hub", {"create": {"name": "new"}})).servers.values()))
     assert {each.name: each.id for each in one.of("hub")} == {"create": "hub__create", "new": "hub__new"}
-    assert one.problems["hub"] == (
+    assert one.problems_of("hub") == (
         """"tools": 'create' is shown as hub__create: the name 'new' belongs to another tool; choose another name""",
     )
 
@@ -88,7 +88,7 @@ def test_a_name_cannot_reach_behind_another_servers_prefix() -> None:
         one.replace("a", listed("x"))
         assert one.find("a__evil__pay").upstream == "a__evil"  # type: ignore[union-attr]
         assert one.of("a")[0].id == shown
-        (problem,) = one.problems["a"]
+        (problem,) = one.problems_of("a")
         assert "cannot be its name" in problem
 
 
@@ -98,7 +98,7 @@ def test_without_a_prefix_a_name_is_taken_from_nobody() -> None:
     one.replace("a", listed("x", "y"))
     assert one.find("send") is None or one.find("send").upstream == "mail"  # type: ignore[union-attr]
     assert [each.id for each in one.of("a")] == ["x", "y"]
-    assert len(one.problems["a"]) == 2
+    assert len(one.problems_of("a")) == 2
 
 
 def test_an_entry_for_a_tool_of_another_server_is_reported_and_changes_nothing() -> None:
@@ -108,7 +108,7 @@ def test_an_entry_for_a_tool_of_another_server_is_reported_and_changes_nothing()
     one.replace("mail", listed(tool("send", "Theirs")))
     one.replace("a", listed("x"))
     assert words(one.of("mail")[0]) == (None, "Theirs")
-    assert [problem.split(";")[0] for problem in one.problems["a"]] == [
+    assert [problem.split(";")[0] for problem in one.problems_of("a")] == [
         """"tools": it has no tool 'mail__send'""",
         """"tools": it has no tool 'send'""",
     ]
@@ -117,7 +117,7 @@ def test_an_entry_for_a_tool_of_another_server_is_reported_and_changes_nothing()
 def test_a_name_too_long_beside_its_prefix_is_reported() -> None:
     one = catalog(server("hub", {"x": {"name": "n" * 49}}))
     one.replace("hub", listed("x"))
-    (problem,) = one.problems["hub"]
+    (problem,) = one.problems_of("hub")
     assert "too long" in problem
     assert len(one.of("hub")[0].id) <= 49
 
@@ -126,7 +126,7 @@ def test_two_entries_with_one_name_give_it_to_the_first() -> None:
     one = catalog(server("hub", {"a": {"name": "n"}, "b": {"name": "n"}}))
     one.replace("hub", listed("a", "b"))
     assert [each.id for each in one.of("hub")] == ["hub__n", "hub__b"]
-    assert len(one.problems["hub"]) == 1
+    assert len(one.problems_of("hub")) == 1
 
 
 def test_a_change_of_the_config_changes_what_is_shown_and_back() -> None:

@@ -51,7 +51,7 @@ def forget(config: Path, *options: str) -> int:
 
 def tasks(config: Path) -> list[str]:
     with open_store(load(config).storage) as store:
-        return store.tasks.texts()
+        return store.tasks.latest(99)
 
 
 @requirement("trust:data:forget")

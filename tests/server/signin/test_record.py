@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from requirements import requirement
 from sign_ins import a_record, a_server
@@ -16,14 +14,6 @@ def test_a_token_is_renewed_a_minute_before_it_expires_and_a_short_one_after_thr
     assert a_record(received_at=1000, expires_at=1040).renew_at == 1030
     assert a_record(received_at=1000, expires_at=0).renew_at == 0
     assert a_record(received_at=1000, expires_at=4600, refresh_token="").renew_at == 0
-
-
-def test_a_token_can_be_used_until_it_expires_or_as_long_as_it_can_be_renewed() -> None:
-    past = time.time() - 1
-    assert a_record(expires_at=past).is_usable
-    assert not a_record(expires_at=past, refresh_token="").is_usable
-    assert a_record(expires_at=past, refresh_token="", grant="client_credentials").is_usable
-    assert a_record(expires_at=0, refresh_token="").is_usable
 
 
 def test_no_representation_shows_a_secret() -> None:

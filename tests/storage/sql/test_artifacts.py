@@ -88,7 +88,7 @@ def test_a_demonstration_is_kept_once(artifacts: ArtifactStore) -> None:
     two = Episode((ToolId("b"),), ("and this",), source="import", key="2")
     assert artifacts.add_demonstrations([one, two], at=1.0) == 2
     assert artifacts.add_demonstrations([one], at=2.0) == 0
-    assert artifacts.demonstrations() == [one, two]
+    assert list(artifacts.latest_demonstrations()) == [two, one]
 
 
 def test_a_demonstration_of_an_earlier_version_is_not_added_again(artifacts: ArtifactStore, store: Store) -> None:
@@ -105,5 +105,5 @@ def test_secrets_in_the_arguments_of_a_demonstration_are_hidden(artifacts: Artif
     secret = "ghp_" + "a1B2" * 9
     told = Episode((ToolId("a"),), ("do",), source="import", key="f:1", arguments=(f'{{"token":"{secret}","n":1}}',))
     artifacts.add_demonstrations([told])
-    ((arguments,),) = (each.arguments for each in artifacts.demonstrations())
+    ((arguments,),) = (each.arguments for each in artifacts.latest_demonstrations())
     assert secret not in arguments and '"n":1' in arguments

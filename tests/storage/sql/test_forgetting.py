@@ -53,7 +53,7 @@ def test_everything_is_forgotten_but_names(both: Store, path: Path) -> None:
     both.artifacts.add_demonstrations([Episode((ToolId("bank"),), ("pay",))])
     both.forgetting.forget(Selection(everything=True))
     assert set(counts(path).values()) == {0}, counts(path)
-    assert both.artifacts.history() == [] and both.artifacts.demonstrations() == []
+    assert both.artifacts.history() == [] and both.artifacts.count_demonstrations() == 0
     assert both.calls.usage() == []
     fill(both, 300.0, "bank")
     assert [each.calls for each in both.calls.usage()] == [1]

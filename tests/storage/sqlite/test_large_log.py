@@ -150,7 +150,7 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
 
 OFF_LOOP: Final = {
     "approvals": "decide note_shown shown forget",
-    "artifacts": "bump_version add active retire roll_back add_demonstrations demonstrations latest_demonstrations"
+    "artifacts": "bump_version add active retire roll_back add_demonstrations latest_demonstrations"
     " count_demonstrations",
     "audit": "find each",
     "browsing": "sessions calls_of misses_of neighbours counts usage",
@@ -165,7 +165,7 @@ OFF_LOOP: Final = {
     "forgetting": "forget compact",
     "retention": "touch_vectors prune",
     "sessions": "people get recent ended exposures conversations",
-    "tasks": "texts steps",
+    "tasks": "steps",
     "vectors": "load missing forget known",
     "wordings": "save remove",
 }
@@ -316,7 +316,6 @@ def test_a_scan_of_the_log_would_be_seen(logs: list[Path]) -> None:
     for ask in (
         lambda store: store.sessions.conversations(5),
         lambda store: store.calls.count_misses(MissFilter(recovered=False)),
-        lambda store: store.tasks.texts(),
         lambda store: store.statistics(),
     ):
         small, large = (count(path, ask) for path in logs)
