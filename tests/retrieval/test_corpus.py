@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tools import catalog, tool
 
-from foretool.retrieval import corpus as corpus_module
 from foretool.retrieval.corpus import Corpus, digest, digest_query
 from foretool.retrieval.document import Document, document, embedded_text
 from foretool.retrieval.pipeline import Pipeline
@@ -28,23 +27,6 @@ def first(ranking: Ranking, count: int = 1) -> list[ToolId]:
 def test_the_text_of_a_server_finds_its_tools() -> None:
     corpus = Corpus(catalog(), {"time": "Everything about calendars"})
     assert first(Pipeline(corpus).rank(Query(("calendar",)))) == ["time__convert_time"]
-
-
-def test_unchanged_tools_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = Corpus(catalog())
-    read: list[ToolId] = []
-    document = corpus_module.document
-    monkeypatch.setattr(corpus_module, "document", lambda tool, text: (read.append(tool.id), document(tool, text))[1])
-    mine = [each for each in catalog() if each.upstream == "github"]
-    slots = dict(corpus.slot_of)
-    corpus.replace("github", mine)
-    assert (read, corpus.slot_of) == ([], slots)
-    changed = tool("github", "merge_pull_request", "Join two branches.")
-    corpus.replace("github", [*mine[:2], changed])
-    assert read == [changed.id]
-    assert first(Pipeline(corpus).rank(Query(("join branches",)))) == [changed.id]
-    corpus.replace("github", [*mine[:2], changed], "A text of the server changes all its tools")
-    assert len(read) == 4
 
 
 def test_removed_tools_are_gone_and_may_come_back() -> None:

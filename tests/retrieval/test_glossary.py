@@ -7,7 +7,6 @@ import re
 import pytest
 
 from foretool.retrieval import glossary
-from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.glossary import (
     FILE,
     LONGEST,
@@ -15,11 +14,9 @@ from foretool.retrieval.glossary import (
     Glossary,
     Piece,
     has_han,
-    let_go,
     put_into_english,
     translated,
 )
-from tests.support.tools import catalog, tool
 
 HAN = re.compile(f"[{glossary._HAN}]+")
 
@@ -84,13 +81,3 @@ def test_no_word_of_the_file_is_written_in_traditional_characters_which_would_ne
     traditional = {word for word, english in lines if english.startswith("=")}
     assert [word for word, english in lines if english[:1] != "=" and traditional.intersection(word)] == []
     assert len(traditional) > 400
-
-
-def test_it_is_read_only_for_chinese_and_gives_its_memory_back() -> None:
-    let_go()
-    Corpus(catalog())
-    assert glossary._chinese.cache_info().currsize == 0
-    Corpus([tool("12306", "get-tickets", "查询余票信息")])
-    assert glossary._chinese.cache_info().currsize == 1
-    let_go()
-    assert glossary._chinese.cache_info().currsize == 0

@@ -7,7 +7,6 @@ import unicodedata
 
 import pytest
 
-from foretool.retrieval import glossary
 from foretool.retrieval.clauses import parts
 from foretool.retrieval.corpus import Corpus, digest, digest_query
 from foretool.retrieval.document import document, with_english
@@ -183,17 +182,6 @@ def test_a_reason_says_which_words_were_translated() -> None:
     files = Corpus([tool("files", "delete_file", "Delete a file.")])
     [ranked] = Pipeline(files).rank(Query(("lösch die Datei",))).ranked
     assert set(ranked.reasons) == {"words translated: lösch (delete), Datei (file)"}
-
-
-def test_memory_is_given_back_and_english_reads_no_glossary() -> None:
-    glossary.let_go()
-    Corpus([tool("files", "delete_file", "Delete the file at a path.")])
-    assert put_into_english("delete the file")
-    assert glossary._words_of.cache_info().currsize == 0
-    put_into_english("lösch die Datei")
-    assert glossary._words_of.cache_info().currsize > 0
-    glossary.let_go()
-    assert glossary._words_of.cache_info().currsize == 0
 
 
 def test_every_language_has_small_words_that_are_no_english_ones() -> None:

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretool.retrieval import near_words
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.line import NeedScores
 from foretool.retrieval.near_words import FILE, LONGEST, MARKS, WEIGHT, near_terms
@@ -69,22 +66,6 @@ def test_the_table_is_sorted_and_whole() -> None:
         assert term not in map(stem, (word[:-1] for word in words)) and not set(words) & STOP_WORDS
     for term in (stems[0], stems[-1], stems[len(stems) // 2]):
         assert near_terms({term: 1.0})
-
-
-def test_each_line_of_a_small_table_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    path = tmp_path / "near.txt"
-    path.write_text("cat dog5 cow2\ndog cat5\n", "utf-8")
-    near_words._lines.cache_clear()
-    monkeypatch.setattr(near_words, "FILE", path)
-    try:
-        assert near_terms({"cat": 1.0, "bat": 1.0}) == {
-            "dog": ("dog", WEIGHT * 5 / MARKS),
-            "cow": ("cow", WEIGHT * 2 / MARKS),
-        }
-        assert near_terms({"cat": 1.0, "dog": 1.0}).keys() == {"cow"}
-        assert near_terms({"ca": 1.0, "catt": 1.0, "zebra": 1.0}) == {}
-    finally:
-        near_words._lines.cache_clear()
 
 
 def test_a_long_query_brings_no_words() -> None:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from tools import catalog
 
 from foretool.retrieval import pipeline as pipeline_module
-from foretool.retrieval import scoring as scoring_module
 from foretool.retrieval.confidence import level
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.model_format import Floats
@@ -108,16 +107,6 @@ def test_what_comes_next_is_predicted_once_for_the_same_calls_and_task() -> None
     assert found.after([one]) == ({}, 0.0)
 
 
-def test_a_task_is_predicted_again_once_its_words_were_searched() -> None:
-    found, model = pipeline(), Asked()
-    found.learned = LearnedModels({"dtdr": model})
-    found.after((), ("a task",))
-    found._readings["a task"] = (np.ones(2, np.float32),)
-    found.after((), ("a task",))
-    found.after((), ("a task",))
-    assert model.times == 2
-
-
 def test_a_replay_ranks_as_a_search_does_and_reads_its_texts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = [Query((text,), history=history) for text in ("find a page", "send a mail. book a room.", "domain page")
              for history in ((), (catalog()[0].id,))]  # fmt: skip
@@ -138,30 +127,6 @@ def test_a_replay_ranks_as_a_search_does_and_reads_its_texts_once(monkeypatch: p
     searching.corpus.replace(catalog()[0].upstream, [])
     for query in asked:
         assert first(replaying.rank(query), 5) == first(searching.rank(query), 5)
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [("convert a time",), ("convert a time", "merge a pull request"), (" ".join(["merge a pull request."] * 15),)],
-    ids=["a line", "two lines", "a paragraph"],
-)
-def test_a_prepared_search_reads_no_line_again_and_ranks_as_one_that_was_not(
-    monkeypatch: pytest.MonkeyPatch, lines: tuple[str, ...]
-) -> None:
-    one, query = Pipeline(Corpus(catalog())), Query(lines)
-    expected = Pipeline(Corpus(catalog())).rank(query)
-    read: list[str] = []
-    line = pipeline_module.NeedScores
-    counted = lambda corpus, text, **more: (read.append(text), line(corpus, text, **more))[1]  # noqa: E731
-    monkeypatch.setattr(pipeline_module, "NeedScores", counted)
-    monkeypatch.setattr(scoring_module, "NeedScores", counted)
-    steps = len(list(one.prepare(query)))
-    assert steps >= len(read) > 0, "each line is a step of its own"
-    before = len(read)
-    assert one.rank(query) == expected
-    assert len(read) == before
-    assert one.rank(query) == expected, "what was prepared is used once"
-    assert len(read) > before
 
 
 def test_what_was_prepared_is_not_used_after_the_corpus_has_changed() -> None:

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.anyio
 
 KINDS = (PROMPTS, RESOURCES, TEMPLATES)
 """The lists that announce changes; `test_skills.py` has the one that does not."""
-CHANGED = {kind: kind.change for kind in KINDS}
 
 
 def member(kind: ListKind, name: str, **more: Any) -> Json:

@@ -13,7 +13,6 @@ import jwt
 from http_fakes import Asked, upstream
 
 SECRET = "s3cret-of-the-trader"
-EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 
 
 def tool(name: str, description: str = "") -> dict[str, Any]:

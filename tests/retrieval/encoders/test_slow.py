@@ -14,7 +14,7 @@ np = pytest.importorskip("numpy", reason="the encoders' libraries are not instal
 
 from tiny_model import HashEncoder  # noqa: E402
 
-from foretool.retrieval.encoders import EncoderError, Weights, open_encoder, slow  # noqa: E402
+from foretool.retrieval.encoders import EncoderError, Weights, open_encoder  # noqa: E402
 from foretool.retrieval.encoders.slow import Ahead  # noqa: E402
 
 WEIGHTS = Weights("some/model", "some/model", "licence on its model card", kind="sentence-transformers")
@@ -45,14 +45,6 @@ def test_what_was_fetched_is_known_and_the_rest_is_zero() -> None:
     assert remote.asked == ["open issue", "report bug", "report bug"]
     assert encoder.name == "slow"
     np.testing.assert_allclose(encoder.documents(["weather"]), remote.documents(["weather"]))
-
-
-def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow, "KEPT", 2)
-    encoder = Ahead(HashEncoder("slow"))
-    for text in ("open", "report", "weather"):
-        encoder.fetch([text])
-    assert [bool(row.any()) for row in encoder.queries(["open", "report", "weather"])] == [False, True, True]
 
 
 @pytest.fixture

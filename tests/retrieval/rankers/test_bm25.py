@@ -243,13 +243,6 @@ def test_a_search_that_was_prepared_finds_the_same(documents: list[list[str]], q
     assert prepared.search(wanted) == pytest.approx(at_once.search(wanted))
 
 
-def test_a_search_that_was_prepared_computes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = index([[["open", "issue"]], [["close", "issue"]]], [Field(1.0, 0.75)])
-    assert len(list(one.prepare(["open", "issue", "unknown"]))) == 1 + 3
-    monkeypatch.setattr(one, "_computed", lambda postings: pytest.fail("computed again"))
-    assert one.search({"open": 1.0, "issue": 1.0, "unknown": 1.0}).keys() == {0, 1}
-
-
 def test_a_chinese_word_of_a_query_counts_by_its_english_and_with_less_weight_by_its_characters() -> None:
     assert weigh_terms("用 github 查询 天气 的 龘") == {
         "query": 1.0, "github": 1.0, "weather": 1.0, "龘": 1.0,
@@ -257,19 +250,3 @@ def test_a_chinese_word_of_a_query_counts_by_its_english_and_with_less_weight_by
         **dict.fromkeys("查询天气", WRITTEN_WEIGHT),
     }  # fmt: skip
     assert WRITTEN_WEIGHT < SAID, "an English tool lacks none of its words"
-
-
-def test_a_tool_is_wide_by_what_it_says_or_by_the_english_of_it_whichever_is_more() -> None:
-    latin = [f"word{number}" for number in range(10)]
-    han = [chr(0x4E00 + number) for number in range(10)]
-    english = [f"gloss{number}" for number in range(12)]
-    for fields, is_wide in (
-        ((latin, []), False),
-        ((latin, english), True),
-        ((han, english), False),
-        ((han, []), False),
-    ):
-        lexical = Lexical(wide=15)
-        own, put = fields
-        lexical.add_counts([Counter(), Counter(), Counter(own), *[Counter()] * 4, Counter(put)])
-        assert bool(lexical._wide) is is_wide

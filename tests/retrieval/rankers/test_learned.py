@@ -64,17 +64,6 @@ def test_scores_that_say_how_far_they_are_to_be_believed_are_not_scaled_again() 
     assert learned.parts(Query(), None) == {}
 
 
-def test_a_model_that_reads_all_gets_the_vectors_of_all_encoders_and_others_the_first() -> None:
-    class All(Counted):
-        reads_all_encoders = True
-
-    reading = (np.array([1.0, 0.0], np.float32), np.array([0.6], np.float32))
-    learned = LearnedModels({"one": Counted({}), "all": All({})})
-    assert learned._vector("one", reading) is reading[0]
-    assert learned._vector("all", reading).tolist() == pytest.approx([1.0, 0.0, 0.6])
-    assert learned._vector("all", None) is None and learned._vector("one", ()) is None
-
-
 def test_a_text_is_read_once_by_each_encoder_for_meaning_and_models() -> None:
     class All(Counted):
         reads_all_encoders = True

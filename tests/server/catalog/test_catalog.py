@@ -13,7 +13,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from requirements import requirement
 
-from foretool.server.catalog import names as names_module
 from foretool.server.catalog.catalog import Catalog, admit_all
 from foretool.server.catalog.definitions import MOST_PROBLEM, MOST_PROBLEMS, write_definition
 from foretool.server.catalog.names import Key, assign_names
@@ -375,33 +374,6 @@ def test_a_name_that_another_upstream_takes_while_a_list_is_read_goes_to_the_one
     assert cut > 10
 
 
-def test_the_last_step_of_a_list_looks_at_no_tool_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, asked = catalog(FakeUpstream("calc")), list[str]()
-    plain_name = names_module.plain_name
-    monkeypatch.setattr(names_module, "plain_name", lambda *a: (asked.append(a[1]), plain_name(*a))[1])
-    steps = one.replace_in_steps("calc", listed(*(f"t{at}" for at in range(200))), "", admit_all)
-    in_each = []
-    for _ in steps:
-        in_each.append(len(asked))
-        asked.clear()
-    assert max(in_each) <= 2, "each step reads one tool"
-    assert asked == []
-    assert len(one.of("calc")) == 200
-
-
-def test_names_that_are_fixed_in_steps_are_those_that_would_be_fixed_at_once() -> None:
-    found = []
-    for in_steps in (False, True):
-        fixed: dict[ToolId, Key] = {}
-        one = catalog(*(FakeUpstream(name, entry={"prefix": ""}) for name in ("c", "a", "b")), fixed=fixed)
-        for name in ("b", "a", "c"):
-            one.replace(name, listed("add", name))
-        assert len(list(one.fix_names_in_steps())) == 3 if in_steps else one.fix_names() is None
-        assert list(one.fix_names_in_steps()) == []
-        found.append(list(fixed.items()))
-    assert found[0] == found[1]
-
-
 def test_what_changes_while_names_are_fixed_in_steps_is_fixed_with_the_next_ones() -> None:
     fixed: dict[ToolId, Key] = {}
     one = catalog(FakeUpstream("a"), FakeUpstream("b"), FakeUpstream("gone"), fixed=fixed)
@@ -415,15 +387,3 @@ def test_what_changes_while_names_are_fixed_in_steps_is_fixed_with_the_next_ones
     assert list(steps) == [None]
     one.fix_names()
     assert sorted(fixed) == ["a__add", "a__sub", "b__add"]
-
-
-def test_counts_of_tokens_are_taken_in_one_upstream_after_the_other() -> None:
-    one = catalog(FakeUpstream("a"), FakeUpstream("b"))
-    for name in ("a", "b"):
-        one.replace(name, listed("add", "sub"))
-    counts = {each.schema_hash: 7 for each in one.tools()}
-    steps = one.set_token_counts(counts)
-    next(steps)
-    one.replace("b", listed("mul"))
-    assert [each for each in steps] == [None]
-    assert {each.id: each.tokens for each in one.tools()} == {"a__add": 7, "a__sub": 7, "b__mul": None}

@@ -8,14 +8,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from fakes import FakeUpstream, bare_server, end_of_searches, search_over, tool
 from requirements import requirement
 
-from foretool.retrieval import known_tools
 from foretool.retrieval import pipeline as pipeline_module
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog import search as search_module
@@ -25,7 +22,6 @@ from foretool.server.catalog.search import Search
 from foretool.server.catalog.search_index import Index
 from foretool.server.config.settings import Settings
 from foretool.server.protocol.jsonrpc import raw
-from foretool.server.transports.tasks import SLICE_S
 from foretool.storage.records import Tool, ToolId, Usage
 from foretool.storage.steps import Steps
 from tests.server.catalog.test_catalog import catalog as catalog_of
@@ -311,27 +307,6 @@ async def test_a_search_among_many_tools_indexes_new_ones_before_its_words_are_p
     assert len(said[0].ranked) == min(new, 50)
 
 
-async def test_the_index_rests_while_a_search_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_module, "MANY", 1)
-    one = catalog()
-    search, said, sizes = search_over(one), list[int](), list[int]()
-    search.update_corpus()
-
-    def slow(query: Query) -> Any:
-        for _ in range(20):
-            sizes.append(len(search._index.pipeline.corpus))
-            yield
-            time.sleep(SLICE_S)
-
-    monkeypatch.setattr(search, "_prepare", slow)
-    search.find(Query(("open an issue",)), everything, 5, lambda found: said.append(len(sizes)))
-    one.replace("git", listed(*(f"t{at}" for at in range(600))))
-    assert await search.index(60.0)
-    assert said == [20]
-    assert sizes == [2] * 20
-    assert len(search._index.pipeline.corpus) == 600
-
-
 @pytest.mark.parametrize("prepared_s", [0.0, 60.0], ids=["in slices", "at once"])
 async def test_a_search_whose_preparation_fails_is_answered(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, prepared_s: float
@@ -378,18 +353,3 @@ def test_a_search_that_begins_like_another_one_follows_its_own_setting() -> None
     other = Search(catalog, list, time.time, settings=Settings(shipped_wordings=False))
     other.index_like(one)
     assert other.rank(wish, everything, 5).ranked == () and one.rank(wish, everything, 5).ranked
-
-
-def test_the_file_of_known_tools_is_read_at_the_first_search_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = list[Path]()
-    as_it_is = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path), as_it_is(path))[1])
-    known_tools.known_tools.cache_clear()
-    search = Search(time_catalog(), list, time.time, settings=Settings())
-    search.configure(Settings(shipped_wordings=False))
-    search.configure(Settings())
-    assert read == []
-    for _ in range(2):
-        search.rank(Query(("time",)), everything, 5)
-        assert read == [known_tools.FILE]
-    assert known_tools.known_tools.cache_info().currsize == 0

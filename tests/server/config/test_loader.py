@@ -20,8 +20,6 @@ from foretool.server.config.settings import ServerEntry, Settings
 from foretool.storage.places import ServerAddress
 
 ROOT = Path(__file__).parents[3]
-ACCESS = {"issuer": "https://a.example", "resource": "https://b.example/mcp",
-          "grants": [{"claim": "sub", "values": ["*"], "profiles": ["*"]}]}  # fmt: skip
 GOOD = {"command": "uvx", "args": ["mcp-server-git"]}
 
 

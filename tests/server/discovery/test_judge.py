@@ -22,7 +22,6 @@ KEY, SECRET = "s3cret-key", "hunter2hunter2"
 DECIDES = JudgeEntry(url="http://h/v1/systemone", model="jev")
 CHAT = JudgeEntry(url="http://h/v1/", model="qwen")
 Json = dict[str, Any]
-USED = {"total_tokens": 9}
 
 
 @pytest.fixture

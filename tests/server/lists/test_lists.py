@@ -63,7 +63,6 @@ class Setting:
         self.store.calls.record([call] * times)
 
 
-CALC = ToolId("calc__add")
 OWN = ("call_tool", "call_tool_write", "discover_tools")
 
 
@@ -385,17 +384,6 @@ def test_a_stored_list_with_other_tools_of_ours_or_other_rules_is_not_served() -
     assert "calc__add" not in denying.view(profile="tight").tools
 
 
-def test_a_list_that_is_prepared_while_tools_change_has_read_the_new_ones_too() -> None:
-    setting = Setting(list_fill=True, list_tokens=600)
-    steps = setting.lists.prepare(setting.config.profiles[""], "frozen")
-    next(steps)
-    next(steps)
-    setting.catalog.replace("calc", [raw(tool("late")), raw(tool("later"))])
-    list(steps)
-    assert list(setting.lists.prepare(setting.config.profiles[""], "frozen")) == []
-    assert {*setting.view().named} == {"calc__late", "calc__later"}
-
-
 def test_tools_that_change_all_the_time_do_not_keep_a_list_from_being_made() -> None:
     setting, changes = Setting(list_fill=True, list_tokens=600), 0
     for _ in setting.lists.prepare(setting.config.profiles[""], "frozen"):
@@ -403,16 +391,6 @@ def test_tools_that_change_all_the_time_do_not_keep_a_list_from_being_made() -> 
         setting.catalog.replace("calc", [raw(tool(f"t{changes}"))])
         assert changes < 50
     assert setting.view().named == (f"calc__t{changes}",)
-
-
-def test_a_client_whose_policy_is_set_is_not_looked_up_at_each_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = SessionRecord("s", "some client", "1", "legacy", "stdio", "", 0.0)
-    asked: list[str] = []
-    for policy, found in (("frozen", False), ("full", False), ("auto", True)):
-        setting = Setting(policy=policy)
-        monkeypatch.setattr(setting.recorder, "client", lambda *key, policy=policy: asked.append(policy))
-        assert setting.lists.ledger.begin_try(LiveConfig(setting.config).profile(""), session) is found
-    assert asked == ["auto"]
 
 
 @requirement("list:small-catalogs-whole")

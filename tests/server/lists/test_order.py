@@ -77,19 +77,6 @@ def test_a_definition_that_changes_is_read_again() -> None:
     assert first.order(lambda each: True, 1000)[0] == "one__b"
 
 
-def test_what_was_read_in_steps_is_not_read_again_for_the_same_tools() -> None:
-    known = catalog(one=[tool("a"), tool("b")])
-    first = FirstTools(known)
-    list(first.read(lambda each: True, "all"))
-    assert list(first.read(lambda each: True, "all")) == []
-    assert first.order(lambda each: True, 1000, "all") == ["one__a", "one__b"]
-    assert first.order(lambda each: each.name == "b", 1000, "b") == ["one__b"]
-    first.forget()
-    assert first.order(lambda each: each.name == "a", 1000, "b") == ["one__a"]
-    known.replace("one", [raw(tool("c"))])
-    assert first.order(lambda each: True, 1000, "b") == ["one__c"]
-
-
 A, B, C, D = (ToolId(f"s__{name}") for name in "abcd")
 SIZES = {A: 100, B: 10, C: 40, D: 40}
 

@@ -131,15 +131,6 @@ def kept(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.mark.anyio
-async def test_the_record_is_read_once_in_a_while(kept: Store) -> None:
-    watch = Recalibrator(kept)
-    watch.tick()
-    assert watch._due > calibration.EVERY_S
-    await watch.finish()
-    assert watch.calibration.map.first(0.9) < 0.7
-
-
-@pytest.mark.anyio
 async def test_the_loop_goes_on_while_the_record_is_read(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, let_go = threading.Event(), threading.Event()
 

@@ -173,14 +173,6 @@ def test_a_list_whose_saving_was_broken_off_is_saved_the_next_time(store: Store)
     assert store.catalog.load([("git", "f1")]) == [(UPSTREAM, tools)]
 
 
-def test_a_list_that_stays_is_not_written_again(store: Store) -> None:
-    tools = [tool(f"t{at}", f"h{at}") for at in range(3 * SAVED_AT_ONCE)]
-    finish(store.catalog.save_upstream(UPSTREAM, tools))
-    assert len(list(store.catalog.save_upstream(UPSTREAM, tools))) == 1
-    assert len(list(store.catalog.save_upstream(UPSTREAM, [*tools[1:], tools[0]]))) == 1
-    assert [each.name for each in store.catalog.load([("git", "f1")])[0][1]][-1] == "t0"
-
-
 def test_an_exposed_name_keeps_its_first_meaning(store: Store) -> None:
     log, diff = ToolId("git__log"), ToolId("git__diff")
     assert store.catalog.save_exposed_names({log: ("git", "log")}) == {}

@@ -7,9 +7,8 @@ from typing import cast
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from foretool.storage.opening import open_store
 from foretool.storage.sql.database import Database, Said
-from foretool.storage.sql.tables import Repeats, Table, row_key
+from foretool.storage.sql.tables import Repeats, Table
 
 
 class Note(Struct):
@@ -35,15 +34,6 @@ def test_the_statements_name_every_column() -> None:
     assert NOTES.upsert("name").removeprefix(NOTES.insert) == (
         ' ON CONFLICT ("name") DO UPDATE SET "tags" = excluded."tags", "is_read" = excluded."is_read"'
     )
-
-
-def test_the_key_of_each_table_is_a_column_of_it() -> None:
-    with open_store(":memory:") as store:
-        database = store.calls._database  # type: ignore[attr-defined]
-        tables = database.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
-        for (table,) in tables:
-            columns = {name for _, name, *_ in database.rows(f"PRAGMA table_info({table})")}
-            assert (row_key(table) == "id") == ("id" in columns), table
 
 
 class Doubting:
