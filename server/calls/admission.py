@@ -69,7 +69,7 @@ class Admission:
         refused = Refuse(decision.verdict, f"{reason}; only the user can change that", change)
         return self._refuse(call, tool, refused)
 
-    def take_answer(self, call: ToolCall, tool: Tool, asked: Confirm, *, agreed: bool) -> Refusal | None:
+    def take_answer(self, call: ToolCall, tool: Tool, *, agreed: bool) -> Refusal | None:
         """Record the user's answer. Return why the call ends, None if it goes on: the tool may have changed while the
         question stood, and so may the rules."""
         if not agreed:

@@ -195,9 +195,9 @@ class CallSeries:
     def _ask(self, series: _Series) -> None:
         def go_on(exchange: Exchange, agreed: bool) -> None:
             series.exchange = exchange
-            for step, question in series.questions:
+            for step, _ in series.questions:
                 assert step.tool is not None
-                refusal = self._admission.take_answer(step.probe, step.tool, question, agreed=agreed)
+                refusal = self._admission.take_answer(step.probe, step.tool, agreed=agreed)
                 if refusal is not None:
                     series.at = step.number - 1
                     self._refuse(step.probe, refusal)
@@ -244,7 +244,7 @@ class CallSeries:
         """Return the values that a step is called for. Raises ValueError."""
         if not step.for_each:
             return (jsonrpc.EMPTY,)
-        found = self._look_up(series, step, jsonrpc.EMPTY, read_path(step.for_each))
+        found = self._look_up(series, jsonrpc.EMPTY, read_path(step.for_each))
         if jsonrpc.json_type(found) != "array":
             raise PathError(f"{_FOR_EACH}: expected a list, found a {jsonrpc.json_type(found)}")
         values, room = jsonrpc.items(found), _MOST_RUNS - series.runs - (len(series.steps) - step.number)
@@ -260,7 +260,7 @@ class CallSeries:
 
         def look_up(path: Path) -> Raw:
             nonlocal left
-            found = self._look_up(series, step, item, path)
+            found = self._look_up(series, item, path)
             left -= memoryview(found).nbytes
             if left < 0:
                 raise PathError(f"{path.text}: the arguments would have more than {_MOST_FILLED:,} bytes")
@@ -268,7 +268,7 @@ class CallSeries:
 
         return fill_in(step.written.given or jsonrpc.EMPTY, look_up)
 
-    def _look_up(self, series: _Series, step: _Step | None, item: Raw, path: Path) -> Raw:
+    def _look_up(self, series: _Series, item: Raw, path: Path) -> Raw:
         """Return what a path leads to. Raises `PathError`."""
         series.paths += 1
         if series.paths > _MOST_PATHS:
@@ -349,7 +349,7 @@ class CallSeries:
         found = list[Raw]()
         for path in series.wanted:
             try:
-                found.append(self._look_up(series, None, jsonrpc.EMPTY, read_path(path)))
+                found.append(self._look_up(series, jsonrpc.EMPTY, read_path(path)))
             except PathError as error:
                 found.append(jsonrpc.raw({"error": str(error)}))
         return found

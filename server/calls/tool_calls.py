@@ -152,7 +152,7 @@ class ToolCalls:
 
         def go_on(exchange: Exchange, agreed: bool) -> None:
             call.exchange = exchange
-            refusal = self._admission.take_answer(call, tool, question, agreed=agreed)
+            refusal = self._admission.take_answer(call, tool, agreed=agreed)
             if refusal is not None:
                 self._refuse(call, refusal)
             else:

@@ -287,7 +287,7 @@ def _remote(remote: Mapping[str, Any]) -> Offer:
     written = _text(remote, "url")
     if not re.match(r"https://[A-Za-z0-9.{}_-]+(?::\d+)?(?:[/?]|\Z)", written) or not written.isprintable():
         raise RegistryError(f"its address {without_controls(written)[:60]!r} does not begin with https:// and a host")
-    url = values.text({**remote, "value": written}, "URL")
+    url = values.text({**remote, "value": written})
     entry: dict[str, Any] = {"url": url}
     if kind == "sse":
         entry["type"] = "sse"
@@ -358,13 +358,13 @@ class _Values:
     def value(self, item: Mapping[str, Any], name: str, *, is_needed: bool) -> str | None:
         """Return the value of a variable, a header or an argument; None if nobody needs it."""
         if _text(item, "value"):
-            return self.text(item, name)
+            return self.text(item)
         default = _text(item, "default")
         if default and item.get("isSecret") is not True:
             return _literal(default)
         return self._need(name, item) if is_needed else None
 
-    def text(self, item: Mapping[str, Any], name: str) -> str:
+    def text(self, item: Mapping[str, Any]) -> str:
         """Return a fixed text, in which `{variable}` stands for what the user gives."""
         variables = item.get("variables")
         known = variables if isinstance(variables, Mapping) else {}

@@ -39,12 +39,14 @@ _EXPOSURES: Final = (
     " JOIN lists ON lists.id = exposures.list"
     " WHERE exposures.id > ? AND at >= ? AND at < ? ORDER BY exposures.id LIMIT ?"
 )
-_EVENTS: Final = {
-    "calls": "SELECT at, 'call', tool, outcome = 'ok', handle, session, arguments, id FROM calls"
-    " WHERE outcome <> 'refused' AND id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?",
-    "discoveries": "SELECT at, 'task', task, 1, handle, session, '', id FROM discoveries"
-    " WHERE task <> '' AND id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?",
-}
+_CALL_EVENTS: Final = (
+    "SELECT at, 'call', tool, outcome = 'ok', handle, session, arguments, id FROM calls"
+    " WHERE outcome <> 'refused' AND id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?"
+)
+_TASK_EVENTS: Final = (
+    "SELECT at, 'task', task, 1, handle, session, '', id FROM discoveries"
+    " WHERE task <> '' AND id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?"
+)
 
 
 class ExportStore(Subject):
@@ -54,26 +56,24 @@ class ExportStore(Subject):
     """
 
     def calls(self, since: float, until: float) -> Iterator[Call]:
-        for row in self._pages("calls", f"{CALLS.select} {_WITHIN}", CALLS.fields.index("id"), since, until):
+        for row in self._pages(f"{CALLS.select} {_WITHIN}", CALLS.fields.index("id"), since, until):
             yield CALLS.read(row)
 
     def misses(self, since: float, until: float) -> Iterator[Miss]:
-        for row in self._pages("misses", f"{MISSES.select} {_WITHIN}", MISSES.fields.index("id"), since, until):
+        for row in self._pages(f"{MISSES.select} {_WITHIN}", MISSES.fields.index("id"), since, until):
             yield MISSES.read(row)
 
     def exposures(self, since: float, until: float) -> Iterator[Exposure]:
-        for session, at, policy, epoch, tools, tokens, reason, id in self._pages(
-            "exposures", _EXPOSURES, -1, since, until
-        ):
+        for session, at, policy, epoch, tools, tokens, reason, id in self._pages(_EXPOSURES, -1, since, until):
             yield Exposure(session, at, policy, epoch, TOOL_IDS.decode(tools), tokens, reason, id)
 
     def call_events(self, since: float, until: float) -> Iterator[Event]:
         """Yield the calls as events, without those that were refused."""
-        return self._events("calls", since, until)
+        return self._events(_CALL_EVENTS, since, until)
 
     def task_events(self, since: float, until: float) -> Iterator[Event]:
         """Yield the discoveries that have a task as events."""
-        return self._events("discoveries", since, until)
+        return self._events(_TASK_EVENTS, since, until)
 
     def prompts(self, since: float, until: float) -> list[Prompt]:
         """Return the prompts that have a text, the oldest first."""
@@ -81,11 +81,11 @@ class ExportStore(Subject):
             self._database, "WHERE at >= ? AND at <= ? AND text <> '' ORDER BY at, id", (since, until)
         )
 
-    def _events(self, table: str, since: float, until: float) -> Iterator[Event]:
-        for at, kind, text, ok, handle, session, arguments, _ in self._pages(table, _EVENTS[table], -1, since, until):
+    def _events(self, query: str, since: float, until: float) -> Iterator[Event]:
+        for at, kind, text, ok, handle, session, arguments, _ in self._pages(query, -1, since, until):
             yield Event(at, kind, text, bool(ok), handle, session, arguments)
 
-    def _pages(self, table: str, query: str, id: int, since: float, until: float) -> Iterator[tuple[Any, ...]]:
+    def _pages(self, query: str, id: int, since: float, until: float) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query in the order of their ids; `id`: the place of the id in a row."""
         last = 0
         while rows := self._database.rows(query, (last, since, until, PAGE)):

@@ -224,11 +224,11 @@ class CatalogStore(Subject):
         self._database.run_all(
             "DELETE FROM tools WHERE upstream = ? AND name = ?", ((id, name) for name in difference.gone)
         )
-        self._put(upstream, id, difference.put)
+        self._put(id, difference.put)
         if difference.put and self._count(id) < len(tools):  # somebody has removed definitions that nobody had yet
             self._put_again(upstream, id, difference.put)
 
-    def _put(self, upstream: UpstreamRecord, id: int | None, tools: Sequence[tuple[int, Tool]], also: str = "") -> None:
+    def _put(self, id: int | None, tools: Sequence[tuple[int, Tool]], also: str = "") -> None:
         """Write tools of a list, each with its place."""
         rows = ((id, tool.name, place, tool.id, tool.schema_hash) for place, tool in tools)
         self._database.run_all(_PUT_TOOL + also, rows)
@@ -236,7 +236,7 @@ class CatalogStore(Subject):
     def _put_again(self, upstream: UpstreamRecord, id: int | None, tools: Sequence[tuple[int, Tool]]) -> None:
         """Write those tools of a list that lacked their definitions."""
         self._add_definitions(upstream, [tool for _, tool in tools])
-        self._put(upstream, id, tools, " ON CONFLICT (upstream, name) DO NOTHING")
+        self._put(id, tools, " ON CONFLICT (upstream, name) DO NOTHING")
 
     def _count(self, id: int | None) -> int:
         return int(self._database.rows("SELECT count(*) FROM tools WHERE upstream = ?", (id,))[0][0])
@@ -249,7 +249,7 @@ class CatalogStore(Subject):
         id = self._id(beside)
         for part in _parts(enumerate(tools)):
             with self._database.atomic():
-                self._put(upstream, id, part)
+                self._put(id, part)
             yield
         if self._count(id) < len(tools):  # somebody has removed definitions that nobody had yet
             for part in _parts(enumerate(tools)):

@@ -47,18 +47,6 @@ HELD: Final = Definition("git", "tool", "log", "h9", b"{}", "held", NOW, exposed
 STEP: Final = StepRecord("s1", NOW, "read the log", (), (), 10, 20, 0.5, None, "", False, "", 1.0)
 ENTRY: Final = AuditEntry(NOW, "sub:1", "Ann", "codex", "", "call", "git__log", "ok", session="s1")
 SERVED: Final = WorkingSet("key", 10**6, (TOOL.id,), b"[]", NOW, "inputs")
-TABLES: Final = (
-    "sessions",
-    "exposures",
-    "discoveries",
-    "prompts",
-    "calls",
-    "misses",
-    "steps",
-    "session_people",
-    "audit",
-)
-"""What grows with use; flows and usage grow with the tools alone, and clients are at most a thousand."""
 
 Ask = Callable[[Store], object]
 
