@@ -226,6 +226,8 @@ def _read(main: Path, source: _Source) -> OwnSkill:
         raise ValueError(f"it leads out of {source.within}")
     if not Path(os.path.realpath(main)).is_relative_to(folder):
         raise ValueError(f"its {MAIN} leads out of it")
+    if problem := find_other_writers(main):
+        raise ValueError(problem)
     text = _read_main(main)
     about = read_front_matter(text)
     check_front_matter({key: about.get(key) for key in ("name", "description")})
@@ -257,10 +259,13 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def read_file(skill: OwnSkill, path: Path) -> bytes:
-    """Return the bytes of a file of a skill. Raises `OSError`, also for one that leads out of it by now."""
+    """Return the bytes of a file of a skill. Raises `OSError`, also for one that leads out of it by now or that others
+    may write."""
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(skill.folder):
         raise OSError(f"{path} leads out of its skill")
+    if problem := find_other_writers(real):
+        raise OSError(problem)
     return read_regular(real, MOST_BYTES)
 
 

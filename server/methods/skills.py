@@ -396,8 +396,11 @@ def _only(contents: Raw) -> dict[str, Any]:
 
 
 def _mark_of(contents: Raw) -> Mark | None:
-    """Return the digest and the size of what was read."""
+    """Return the digest and the size of what was read; None for what has none, or is two things at once, of which
+    clients may take either."""
     only = _only(contents)
+    if "text" in only and "blob" in only:
+        return None
     try:
         if isinstance(text := only.get("text"), str):
             return skills.mark_of(text.encode())
