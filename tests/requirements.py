@@ -650,6 +650,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:http:one-door": Promise(
         "SECURITY.md", "`/ui` and `/metrics` keep the limits of `/mcp`: bodies, requests a minute, wrong tokens"
     ),
+    "trust:http:cookie": Promise("SECURITY.md", "the cookie of the page goes to no other port of its host"),
     "trust:http:guesses": Promise(
         "SECURITY.md",
         "after thirty different wrong tokens in a minute an address learns nothing from another one;"

@@ -3,6 +3,9 @@
 This part runs in the proxy and is small: it lets requests in and passes them on. A browser cannot send a bearer token
 with a link, so a form trades the token for a cookie that scripts cannot read. `/ui/all/` shows everything, to tokens
 that open every profile; `/ui/profile/NAME/` shows one profile (`default` is the list at `/mcp`).
+
+Cookies of one host go to all its ports. So a browser that was let in finds all this under a path of its own,
+`/ui/RANDOM/`, to which its cookie belongs: a server on another port of this machine is never asked for it.
 """
 
 from __future__ import annotations
@@ -48,6 +51,8 @@ class Visit(Struct, frozen=True):
     identity: Identity
     form_key: str
     until: float
+    root: str
+    """The path below which this browser finds the page; its cookie goes nowhere else."""
 
 
 class GateResponse(Exception):
@@ -92,11 +97,11 @@ class PageGate:
             raise GateResponse(*refused)
         if path == f"{_ROOT}/open" and method == "POST":
             raise await self._open(door, request)
-        identity, form_key = await self._identify(door, request)
+        identity, form_key, root = await self._identify(door, request)
         access = door.rules.access
-        if path in (_ROOT, f"{_ROOT}/"):
-            raise self._choose(access, identity)
-        profile, inner = self._find(access, identity, path)
+        if path in (root, f"{root}/"):
+            raise self._choose(access, identity, root)
+        profile, inner = self._find(access, identity, path.removeprefix(root))
         viewer = {
             "form_key": form_key,
             "profile": profile,
@@ -110,19 +115,22 @@ class PageGate:
 
     # Who it is
 
-    async def _identify(self, door: Door, request: HttpRequest) -> tuple[Identity, str]:
-        """Return who sends a request and the key of its forms. Raises `GateResponse` with the form for a token."""
+    async def _identify(self, door: Door, request: HttpRequest) -> tuple[Identity, str, str]:
+        """Return who sends a request, the key of its forms, and below which path the page is for it. Raises
+        `GateResponse` with the form for a token."""
         authorization = request.headers.get("authorization") or ""
         if authorization or door.rules.access.is_open:
             identity = await door.identify(request, authorization)
-            return identity, self._key_of(identity.principal)
+            return identity, self._key_of(identity.principal), _ROOT
         visit = self._visits.get(_cookie_of(request.headers))
+        if visit is not None and not f"{request.path}/".startswith(f"{visit.root}/"):
+            visit = None  # no browser sends the cookie elsewhere
         is_over = visit is None or visit.until < time.monotonic()
         identity_now = None if visit is None or is_over else door.rules.access.again(visit.identity)
         if visit is None or identity_now is None or not identity_now.profiles:
             raise _form(401, _CLOSED)
         door.admit(request, identity_now)
-        return identity_now, visit.form_key
+        return identity_now, visit.form_key, visit.root
 
     def _key_of(self, principal: str) -> str:
         return hmac.digest(self._secret, principal.encode(), "sha256").hex()
@@ -139,13 +147,13 @@ class PageGate:
                 raise
             reason = "The config has no such token." if door.rules.access.issuer is None else f"{error}."
             return _form(401, reason[:1].upper() + reason[1:])
-        name = secrets.token_urlsafe(32)
-        self._visits[name] = Visit(identity, secrets.token_urlsafe(32), time.monotonic() + _VISIT_S)
+        name, root = secrets.token_urlsafe(32), f"{_ROOT}/{secrets.token_urlsafe(12)}"
+        self._visits[name] = Visit(identity, secrets.token_urlsafe(32), time.monotonic() + _VISIT_S, root)
         if len(self._visits) > _MOST_VISITS:
             self._end_oldest_visit()
         secure = "; Secure" if urlsplit(request.headers.get("origin") or "").scheme == "https" else ""
-        cookie = f"{COOKIE}={name}; Path={_ROOT}; HttpOnly; SameSite=Strict; Max-Age={int(_VISIT_S)}{secure}"
-        return GateResponse(303, "", {"location": _ROOT, "set-cookie": cookie})
+        cookie = f"{COOKIE}={name}; Path={root}/; HttpOnly; SameSite=Strict; Max-Age={int(_VISIT_S)}{secure}"
+        return GateResponse(303, "", {"location": f"{root}/", "set-cookie": cookie})
 
     def _end_oldest_visit(self) -> None:
         """End the oldest visit of the token that has most of them."""
@@ -155,19 +163,20 @@ class PageGate:
 
     # Where it goes
 
-    def _choose(self, access: Access, identity: Identity) -> GateResponse:
+    def _choose(self, access: Access, identity: Identity, root: str) -> GateResponse:
         """Lead to what the token opens, or let choose among several profiles."""
         if identity.profiles == access.profiles:
-            return GateResponse(303, "", {"location": f"{_ROOT}/all/"})
-        links = [f"{_ROOT}/profile/{quote(name or DEFAULT, safe='')}/" for name in sorted(identity.profiles)]
+            return GateResponse(303, "", {"location": f"{root}/all/"})
+        links = [f"{root}/profile/{quote(name or DEFAULT, safe='')}/" for name in sorted(identity.profiles)]
         if len(links) == 1:
             return GateResponse(303, "", {"location": links[0]})
-        names = [f'<li><a href="{escape(link)}">{escape(link.split("/")[3])}</a></li>' for link in links]
+        names = [f'<li><a href="{escape(link)}">{escape(link.split("/")[-2])}</a></li>' for link in links]
         return _html(200, f"<h1>Profiles that this token opens</h1><ul>{''.join(names)}</ul>")
 
     def _find(self, access: Access, identity: Identity, path: str) -> tuple[str | None, str]:
-        """Return the profile that an address is of, None for everything, and the address within the page."""
-        _, _, kind, *rest = path.split("/")
+        """Return the profile that an address below the root is of, None for everything, and the address within the
+        page."""
+        _, kind, *rest = path.split("/") if path.startswith("/") else ("", "")
         if kind == "all" and rest and identity.profiles == access.profiles:
             return None, "/" + "/".join(rest)
         if kind == "profile" and len(rest) > 1:

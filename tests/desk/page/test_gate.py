@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
@@ -58,6 +59,7 @@ class Stage:
         self.door = Door(rules)
         self.page = Page()
         self.known: list[str] = []
+        self._roots: dict[httpx2.AsyncClient, str] = {}
         self._bodies = Bodies(1 << 20)
         self._gate = PageGate(cast("PageProcess", self.page))
 
@@ -72,7 +74,14 @@ class Stage:
         return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=cast("Any", self.app)), base_url=HOME)
 
     async def sign_in(self, client: httpx2.AsyncClient, name: str) -> httpx2.Response:
-        return await client.post("/ui/open", data={"token": f"{name}-token"}, headers={"origin": HOME})
+        sent = await client.post("/ui/open", data={"token": f"{name}-token"}, headers={"origin": HOME})
+        if sent.status_code == 303:
+            self._roots[client] = sent.headers["location"].rstrip("/")
+        return sent
+
+    def at(self, client: httpx2.AsyncClient, path: str) -> str:
+        """Where a browser that was let in finds a path of the page."""
+        return f"{self._roots[client]}{path.removeprefix('/ui') or '/'}"
 
 
 async def test_a_token_opens_the_page_by_a_form_and_is_kept_from_scripts() -> None:
@@ -81,16 +90,37 @@ async def test_a_token_opens_the_page_by_a_form_and_is_kept_from_scripts() -> No
         first = await client.get("/ui")
         assert first.status_code == 401 and 'type="password"' in first.text
         sent = await stage.sign_in(client, "owner")
-        assert (sent.status_code, sent.headers["location"]) == (303, "/ui")
+        root = sent.headers["location"]
+        assert sent.status_code == 303 and re.fullmatch(r"/ui/[\w-]{16}/", root)
         written = sent.headers["set-cookie"]
         assert (
-            "HttpOnly" in written and "SameSite=Strict" in written and "Path=/ui;" in written and "token" not in written
+            "HttpOnly" in written
+            and "SameSite=Strict" in written
+            and f"Path={root};" in written
+            and "token" not in written
         )
-        assert (await client.get("/ui")).headers["location"] == "/ui/all/"
-        assert (await client.get("/ui/all/misses/3")).text == "the page"
+        assert (await client.get(stage.at(client, "/ui"))).headers["location"] == stage.at(client, "/ui/all/")
+        assert (await client.get(stage.at(client, "/ui/all/misses/3"))).text == "the page"
     method, path, viewer, _ = stage.page.asked[0]
     assert (method, path, viewer["profile"], viewer["may_decide"]) == ("GET", "/misses/3", None, True)
     assert len(viewer["form_key"]) > 30 and stage.known
+
+
+@requirement("trust:http:cookie")
+async def test_no_other_port_of_this_machine_is_sent_the_cookie() -> None:
+    """Browsers send a cookie to each port of its host; only its path keeps it from the servers of other users."""
+    stage = Stage(make_rules())
+    async with stage.browser() as client, stage.browser() as other:
+        await stage.sign_in(client, "owner")
+        await stage.sign_in(other, "owner")
+        (cookie,) = client.cookies.jar
+        for path in ("/ui", "/ui/", "/ui/all/", "/ui/open", "/ui/profile/work/", stage.at(other, "/ui/all/")):
+            assert not path.startswith(cookie.path)
+            stolen = {"cookie": f"{cookie.name}={cookie.value}"}
+            answer = await client.request("GET", path, headers=stolen)
+            assert answer.status_code == 401, path
+        assert (await client.get(stage.at(client, "/ui/all/"))).status_code == 200
+    assert len(stage.page.asked) == 1
 
 
 async def test_nobody_without_a_token_of_the_config_learns_anything() -> None:
@@ -111,17 +141,17 @@ async def test_the_token_of_a_profile_reaches_that_profile_alone() -> None:
     stage = Stage(make_rules())
     async with stage.browser() as client:
         await stage.sign_in(client, "clerk")
-        assert (await client.get("/ui")).headers["location"] == "/ui/profile/work/"
-        assert (await client.get("/ui/profile/work/misses?profile=home")).status_code == 200
+        assert (await client.get(stage.at(client, "/ui"))).headers["location"] == stage.at(client, "/ui/profile/work/")
+        assert (await client.get(stage.at(client, "/ui/profile/work/misses?profile=home"))).status_code == 200
         for path in (
             "/ui/all/", "/ui/profile/home/", "/ui/profile/default/", "/ui/profile//", "/ui/profile/work",
             "/ui/profile/none/", "/ui/profile/WORK/", "/ui/all", "/ui/x/",
         ):  # fmt: skip
-            answer = await client.get(path)
+            answer = await client.get(stage.at(client, path))
             assert answer.status_code == 404, path
             assert "home" not in answer.text
         # Whatever follows the profile in the address, the viewer stays that of the profile.
-        await client.get("/ui/profile/work/%2e%2e/%2e%2e/all/misses")
+        await client.get(stage.at(client, "/ui/profile/work/%2e%2e/%2e%2e/all/misses"))
     assert {viewer["profile"] for _, _, viewer, _ in stage.page.asked} == {"work"}
     # A token of one profile changes nothing for all, whatever its entry says.
     assert {viewer["may_decide"] for _, _, viewer, _ in stage.page.asked} == {False}
@@ -131,11 +161,14 @@ async def test_a_token_of_several_profiles_chooses_among_them() -> None:
     stage = Stage(make_rules())
     async with stage.browser() as client:
         await stage.sign_in(client, "both")
-        chosen = (await client.get("/ui")).text
-        assert 'href="/ui/profile/home/"' in chosen and 'href="/ui/profile/work/"' in chosen
+        chosen = (await client.get(stage.at(client, "/ui"))).text
+        for name in ("home", "work"):
+            assert f'href="{stage.at(client, f"/ui/profile/{name}/")}">{name}<' in chosen
         await stage.sign_in(client, "main")
-        assert (await client.get("/ui")).headers["location"] == "/ui/profile/default/"
-        assert (await client.get("/ui/profile/default/")).status_code == 200
+        assert (await client.get(stage.at(client, "/ui"))).headers["location"] == stage.at(
+            client, "/ui/profile/default/"
+        )
+        assert (await client.get(stage.at(client, "/ui/profile/default/"))).status_code == 200
     assert stage.page.asked[-1][2]["profile"] == ""
 
 
@@ -151,9 +184,9 @@ async def test_a_token_that_was_taken_back_opens_nothing_any_more() -> None:
     stage = Stage(make_rules())
     async with stage.browser() as client:
         await stage.sign_in(client, "clerk")
-        assert (await client.get("/ui/profile/work/")).status_code == 200
+        assert (await client.get(stage.at(client, "/ui/profile/work/"))).status_code == 200
         stage.door.follow(make_rules(("owner",)))
-        assert (await client.get("/ui/profile/work/")).status_code == 401
+        assert (await client.get(stage.at(client, "/ui/profile/work/"))).status_code == 401
 
 
 async def test_other_hosts_and_other_sites_are_refused() -> None:
@@ -189,7 +222,7 @@ async def test_every_answer_has_the_headers_and_large_forms_are_refused() -> Non
         for answer in (await client.get("/ui"), await client.get("/ui/x"), await stage.sign_in(client, "owner")):
             assert "default-src 'none'" in answer.headers["content-security-policy"]
             assert answer.headers["cache-control"] == "no-store"
-        assert (await client.post("/ui/all/review/x", content=b"x" * 300_000)).status_code == 413
+        assert (await client.post(stage.at(client, "/ui/all/review/x"), content=b"x" * 300_000)).status_code == 413
     assert stage.page.asked == []
 
 
@@ -207,7 +240,7 @@ async def test_requests_per_minute_hold_for_the_page() -> None:
     stage = Stage(HttpRules(rules.access, rules.guards, HttpLimits(requests_per_minute=5)))
     async with stage.browser() as client:
         await stage.sign_in(client, "owner")
-        statuses = [(await client.get("/ui/all/")).status_code for _ in range(6)]
+        statuses = [(await client.get(stage.at(client, "/ui/all/"))).status_code for _ in range(6)]
         assert statuses == [200, 200, 200, 200, 429, 429]
         agent = {"authorization": "Bearer agent-token"}
         answers = [await client.get("/ui/profile/work/", headers=agent) for _ in range(6)]
@@ -224,7 +257,7 @@ async def test_after_many_wrong_tokens_a_guess_learns_nothing_and_who_was_in_sta
         assert guesses == [401] * WRONG_TOKENS + [429] * 2
         assert (await stage.sign_in(guesser, "clerk")).status_code == 429
         assert (await guesser.get("/ui/", headers={"authorization": "Bearer clerk-token"})).status_code == 429
-        assert (await client.get("/ui/all/")).status_code == 200
+        assert (await client.get(stage.at(client, "/ui/all/"))).status_code == 200
         assert (await stage.sign_in(client, "owner")).status_code == 303
 
 
@@ -235,5 +268,5 @@ async def test_one_token_cannot_take_the_visits_of_the_others() -> None:
         await stage.sign_in(owner, "owner")
         for _ in range(210):
             await stage.sign_in(clerk, "clerk")
-        assert (await owner.get("/ui/all/")).status_code == 200
-        assert (await clerk.get("/ui/profile/work/")).status_code == 200
+        assert (await owner.get(stage.at(owner, "/ui/all/"))).status_code == 200
+        assert (await clerk.get(stage.at(clerk, "/ui/profile/work/"))).status_code == 200
