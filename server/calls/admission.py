@@ -18,6 +18,7 @@ from foretool.server.calls.tool_call import Refusal, ToolCall, describe_refused,
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import LiveConfig
+from foretool.server.config.servers import pattern_of
 from foretool.server.methods.server_requests import ServerRequests, refusal
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
@@ -65,7 +66,7 @@ class Admission:
             return decision
         who = "it was not called on a terminal" if exchange.client.is_shell else "this client cannot ask"
         reason = f'the setting "confirm" ({decision.setting}) asks the user first, and {who}'
-        change = f'set "confirm" to "never", or add {tool.name!r} to "allow" of server {tool.upstream!r}'
+        change = f'set "confirm" to "never", or add {pattern_of(tool.name)!r} to "allow" of server {tool.upstream!r}'
         refused = Refuse(decision.verdict, f"{reason}; only the user can change that", change)
         return self._refuse(call, tool, refused)
 

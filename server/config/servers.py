@@ -172,6 +172,11 @@ def matches(name: str, patterns: Collection[str]) -> bool:
     return "*" in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
+def pattern_of(name: str) -> str:
+    """Return a pattern that this name alone fits: a server, or a model, may have made up one with wildcards in it."""
+    return "".join(f"[{each}]" if each in "*?[" else each for each in name)
+
+
 def exactness(pattern: str) -> int:
     """Return how many letters of a pattern are not wildcards. Of several patterns that fit, the most exact counts."""
     return len(pattern) - sum(map(pattern.count, "*?[]!"))

@@ -24,7 +24,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.pursuit import NEAR
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, Profile
-from foretool.server.config.servers import matches
+from foretool.server.config.servers import matches, pattern_of
 from foretool.server.ledger.effects import Effect
 from foretool.server.ledger.story import CAUSES, say_why
 from foretool.server.protocol import jsonrpc
@@ -346,7 +346,7 @@ class _Finder:
             kept = [each for each in entry.exclude if not matches(own, (each,))]
             changes.append(ConfigChange((*keys, "exclude"), kept))
         if not matches(own, entry.include):
-            changes.append(ConfigChange((*keys, "include"), own, adds=True))
+            changes.append(ConfigChange((*keys, "include"), pattern_of(own), adds=True))
         if changes:
             yield _fix("enable", f"let server {server} offer {own}", *changes)
 

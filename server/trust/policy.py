@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config.loader import LiveConfig, Profile
-from foretool.server.config.servers import Server, exactness, matches
+from foretool.server.config.servers import Server, exactness, matches, pattern_of
 from foretool.server.config.settings import CLASSES, Bridges, Risk, ServerEntry, Settings
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.apps import is_for_model, is_for_pages
@@ -261,7 +261,7 @@ class Reach:
             if (rule := _matching_rule(patterns, called, rated)) is not None:
                 lift = f'remove "{rule}" from "deny" of {whose}'
                 if rule in CLASSES:
-                    lift += f', or rate {tool.name!r} in "risk" of server {tool.upstream!r}'
+                    lift += f', or rate {pattern_of(tool.name)!r} in "risk" of server {tool.upstream!r}'
                 return Verdict(risk, source, f'"{rule}" in "deny" of {whose}', lift, bridge=bridge)
         allowed = _matching_rule(entry.allow, {tool.name}, rated) or _matching_rule(
             self.profile.allow, {tool.id}, rated

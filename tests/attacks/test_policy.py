@@ -10,10 +10,16 @@ from typing import Any
 
 import pytest
 from callers import Caller, http_over, on_the_real_clock
+from command_fakes import write_config
 from fakes import BOTH, LIST_CHANGED, Failed, FakeClient, FakeUpstream, Json, Stage, config_of, proxy_over, text, tool
 from requirements import requirement
 
 from foretool import CallFailed
+from foretool.server.commands.group import run
+from foretool.server.config.loader import load
+from foretool.server.config.servers import matches
+from foretool.storage.opening import open_store
+from foretool.storage.records import Miss, SessionRecord
 from tests.server.test_library import Faked
 
 pytestmark = pytest.mark.anyio
@@ -363,6 +369,32 @@ async def test_a_client_that_cannot_ask_is_refused_with_the_setting_and_the_way_
     assert (miss.cause, call.outcome, call.sent) == ("denied", "refused", False)
     assert miss.change == 'set "confirm" to "never", or add \'wipe\' to "allow" of server \'disk\''
     assert upstream.calls == []
+
+
+@requirement("trust:policy:deny")
+@pytest.mark.parametrize("name", ["*", "wip?", "[a-z]*"])
+async def test_no_name_with_wildcards_makes_the_way_out_of_one_call_open_other_tools(name: str) -> None:
+    upstream = disk(tool(name), tool("wipe"))
+    async with proxy_over(upstream, confirm="all") as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        await tried(stage.client, wrapped("name", f"disk__{name}"))
+        (miss,) = stage.misses()
+    offered = miss.change.partition("add '")[2].partition("'")[0]
+    assert matches(name, [offered]) and not matches("wipe", [offered])
+
+
+@requirement("trust:policy:deny")
+@pytest.mark.parametrize("name", ["*", "wip?", "[a-z]*"])
+def test_the_fix_of_a_miss_that_a_model_was_talked_into_offers_no_other_tool(name: str, tmp_path: Path) -> None:
+    path = write_config(tmp_path, {"disk": {"command": "disk", "include": ["free"]}})
+    with open_store(load(path).storage) as store:
+        store.sessions.begin(SessionRecord("s1", "cursor", "1.2", "legacy", "stdio", "", 100.0))
+        miss = Miss("s1", 103.0, f"disk__{name}", "call", "denied", 0, 0, "", (), 0, 0, "", "no", 1, 0)
+        store.calls.record([], [miss])
+    assert run(["misses", "1", "--fix", "--change", "enable", "--yes", "--config", str(path)]) == 0
+    included = load(path).servers["disk"].entry.include
+    assert len(included) == 2 and matches(name, included) and not matches("wipe", included)
 
 
 @requirement("trust:confirm:asked")
