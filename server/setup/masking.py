@@ -54,7 +54,9 @@ def mask_arguments(arguments: Sequence[object]) -> list[str]:
             shown.append(mask_value(secret, each))
             secret = ""
             continue
-        shown.append(_mask_argument(each))
+        # A script is not the value of a variable, even where it begins with one: what runs has to be seen.
+        is_script = shown[-1:] == ["-c"]
+        shown.append(hide_shapes(each) if is_script else _mask_argument(each))
         secret = option[1].lstrip("-") if option and option[2] is None and CREDENTIAL.search(option[1]) else ""
     return shown
 
