@@ -1,6 +1,6 @@
 """The words of all tools as one piece of bytes, of which a process reads only what the words of one prompt need.
 
-A prompt hook has 150 ms in all, and reading the definitions of thousands of tools takes longer. So a process that has
+A prompt waits for its hook, and reading the definitions of thousands of tools takes long. So a process that has
 indexed them writes down, for each term, which tools have it and how much of the term's worth each tool gets (BM25F,
 `rankers/bm25`, in 255 steps). Terms are found by halves; nothing else is decoded.
 """

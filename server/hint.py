@@ -2,7 +2,8 @@
 
 A client runs it at each prompt with JSON on stdin, waits for it, and shows the model what it prints. So it must be
 quick and never get in the way: a deadline ends it, every error ends it silently, and the exit status is always 0 (2
-would block the prompt). It imports neither the event loop nor click.
+would block the prompt). It imports neither the event loop nor click. What has no answer by the deadline is still
+stored: a child that the client does not wait for does that.
 
 After a command of the client's shell it runs too, where the user wants that (`--shell`): then it tells the proxy which
 programs ran with which subcommands, and prints nothing.
@@ -41,8 +42,11 @@ if TYPE_CHECKING:  # typing and pathlib take half as long to import as everythin
 Head = tuple[str, "ToolId", str, bytes]
 """Upstream, exposed name, own name, and the first bytes of the definition of a tool."""
 
-_DEADLINE_MS: Final = 145.0
-"""Longest life of the process, unless the variable FORETOOL_HINT_MS sets another limit."""
+_DEADLINE_MS: Final = 1300.0
+"""Longest life of the process, unless the variable FORETOOL_HINT_MS sets another limit. Only a busy machine comes near
+it: the start of Python alone may take half a second there. Clients wait for two seconds."""
+_STORING_S: Final = 10.0
+"""How long a prompt that got no answer may take until it is stored."""
 _SHELL_DEADLINE_MS: Final = 1000.0
 """The same behind a command of the shell: no prompt waits, and most clients go on meanwhile."""
 _MOST_DIGITS: Final = 9
@@ -107,16 +111,55 @@ def plain_hint(arguments: Sequence[str]) -> HintOptions | None:
 def main(options: HintOptions) -> int:
     """Answer the prompt on stdin. Returns the exit status, which is always 0."""
     # Python handles the signal between two bytecodes, so a long call into C delays it a little.
-    signal.signal(signal.SIGALRM, lambda number, frame: os._exit(0))
+    signal.signal(signal.SIGALRM, lambda number, frame: os._exit(0) if options.is_shell else _let_client_go())
     signal.setitimer(signal.ITIMER_REAL, left_s(_SHELL_DEADLINE_MS if options.is_shell else _DEADLINE_MS))
     gc.disable()  # hardly anything that is made here is dropped before the process ends
+    event = bytearray()
+    asked = None
     with contextlib.suppress(Exception):  # no error is worth holding up a prompt
-        event = sys.stdin.buffer.read(_MOST_STDIN)
-        hint = report_commands(event, options) if options.is_shell else answer_prompt(event, options)
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        if hint:
-            _print(form_output(hint, options.client) + "\n")
+        try:
+            _read_stdin(event)
+            if options.is_shell:
+                hint = report_commands(event, options)
+            else:
+                asked = read_prompt(event)
+                hint = _answer(asked, options) if asked is not None else ""
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            if hint:
+                _print(form_output(hint, options.client) + "\n")
+        except TooLate:
+            _read_stdin(event)
+            late = asked or read_prompt(event)  # the same time, where the proxy may have stored it too
+            if late is not None:
+                keep_prompt(late, options)
     return 0
+
+
+def _read_stdin(event: bytearray) -> None:
+    """Read what the client tells, behind what was read of it before."""
+    while len(event) < _MOST_STDIN and (part := os.read(0, _MOST_STDIN)):
+        event += part
+
+
+class TooLate(BaseException):
+    """The deadline is over and the client waits no more; this process is a child that it does not know. No `Exception`:
+    nothing on the way to `main` may take it for a fault of its own."""
+
+
+def _let_client_go() -> None:
+    """End what the client waits for. Raises `TooLate` in a child, which holds nothing of the client's but its words."""
+    try:
+        if os.fork():
+            os._exit(0)
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
+    except OSError:
+        os._exit(0)
+    signal.signal(signal.SIGALRM, lambda number, frame: os._exit(0))
+    signal.setitimer(signal.ITIMER_REAL, _STORING_S)
+    raise TooLate
 
 
 def _print(text: str) -> None:
@@ -157,20 +200,29 @@ def age_s() -> float:
     return age if used <= age < 5 else used
 
 
-def answer_prompt(event_json: bytes, options: HintOptions, patience_s: float | None = None) -> str:
+def answer_prompt(event_json: bytes | bytearray, options: HintOptions, patience_s: float | None = None) -> str:
     """Store the prompt and return the text that names its tools, "" if none is likely. `patience_s`: how long the
     running proxy is waited for; a part of what is left of the deadline if not given. May raise any error."""
+    asked = read_prompt(event_json)
+    return _answer(asked, options, patience_s) if asked is not None else ""
+
+
+def read_prompt(event_json: bytes | bytearray) -> HookPrompt | None:
+    """Read what the client tells its hook; None if that has no prompt. May raise any error."""
     event = json.loads(event_json)
     text = event.get("prompt")
     if not isinstance(text, str) or not text.strip():
-        return ""
+        return None
     session, folder = str(event.get("session_id") or event.get("sessionId") or ""), str(event.get("cwd") or "")
-    asked = HookPrompt(text, session, folder, time.time())
+    return HookPrompt(text, session, folder, time.time())
+
+
+def _answer(asked: HookPrompt, options: HintOptions, patience_s: float | None = None) -> str:
     said = ask_proxy(asked, options, left_s() * _ASK_PART if patience_s is None else patience_s)
     return answer_by_words(asked, options) if said is None else said
 
 
-def report_commands(event_json: bytes, options: HintOptions) -> str:
+def report_commands(event_json: bytes | bytearray, options: HintOptions) -> str:
     """Tell the running proxy which commands of the shell ran, in shape only. Returns "": the model is told nothing. May
     raise any error."""
     from foretool.server.hints.shell_shape import read_event
@@ -241,31 +293,53 @@ def _import_msgspec() -> None:
 
 def answer_by_words(asked: HookPrompt, options: HintOptions) -> str:
     """Store the prompt and name its tools without a proxy."""
-    _import_msgspec()
-    from pathlib import Path
-
-    from foretool.server.config.loader import load
+    config = _load(options)
     from foretool.storage.engine import StorageError
     from foretool.storage.opening import open_store
-    from foretool.storage.records import Exposure, Prompt
-    from foretool.storage.redaction import clean_beginning
+    from foretool.storage.records import Exposure
 
-    config = load(Path(options.config) if options.config is not None else None)
-    config.require_profile(options.profile)
     with open_store(config.storage, busy_ms=50) as store:
-        if config.settings.record != "off":
-            store.hide(lambda: config.secrets)
-            kept = clean_beginning(asked.text, config.secrets.redact, MOST_TEXT, AHEAD)
-            clean = kept.encode("utf-8", "replace").decode()
-            # The store may be busy or full, and the hint is still useful.
-            with contextlib.suppress(StorageError):
-                store.tasks.add_prompt(Prompt(asked.at, clean, asked.session, asked.folder))
+        # The store may be busy or full, and the hint is still useful.
+        with contextlib.suppress(StorageError):
+            _keep(asked, config, store)
         hint = _name_tools(config, store, asked.text[:_MOST_SEARCHED], options.profile)
         if hint.tools:
             shown = Exposure(asked.session, asked.at, "frozen", 0, hint.tools, hint.tokens, "prompt")
             with contextlib.suppress(StorageError):
                 store.sessions.add_exposure(shown)
         return hint.text
+
+
+def keep_prompt(asked: HookPrompt, options: HintOptions) -> None:
+    """Store a prompt whose hint would come too late. May raise any error."""
+    config = _load(options)
+    from foretool.storage.opening import open_store
+
+    with open_store(config.storage) as store:
+        _keep(asked, config, store)
+
+
+def _load(options: HintOptions) -> Config:
+    _import_msgspec()
+    from pathlib import Path
+
+    from foretool.server.config.loader import load
+
+    config = load(Path(options.config) if options.config is not None else None)
+    config.require_profile(options.profile)
+    return config
+
+
+def _keep(asked: HookPrompt, config: Config, store: Store) -> None:
+    """Store the prompt, if the config wants that. Raises `StorageError`."""
+    if config.settings.record == "off":
+        return
+    from foretool.storage.records import Prompt
+    from foretool.storage.redaction import clean_beginning
+
+    store.hide(lambda: config.secrets)
+    kept = clean_beginning(asked.text, config.secrets.redact, MOST_TEXT, AHEAD)
+    store.tasks.add_prompt(Prompt(asked.at, kept.encode("utf-8", "replace").decode(), asked.session, asked.folder))
 
 
 def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:

@@ -237,6 +237,8 @@ class LocalCaller(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._rest = b""
         self._timer: asyncio.TimerHandle | None = None
+        self._is_ended = False
+        """Whether we have ended the talk. A caller that has gone before our answer is still heard."""
 
     # -- asyncio.Protocol
 
@@ -254,7 +256,7 @@ class LocalCaller(asyncio.Protocol):
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
                 self._receive(line)
-                if self._transport is None or self._transport.is_closing():
+                if self._is_ended:
                     return
             if len(self._rest) > (0 if self.service is not None and self.service.is_raw else self._limit):
                 raise ValueError(f"a message of over {self._limit} bytes")  # noqa: TRY301 -- one way to end
@@ -288,11 +290,13 @@ class LocalCaller(asyncio.Protocol):
             self._transport.write(line)
 
     def close(self) -> None:
+        self._is_ended = True
         if self._transport is not None:
             self._transport.close()
 
     def drop(self) -> None:
         """Close at once; what the caller has not read is lost."""
+        self._is_ended = True
         if self._transport is not None:
             self._transport.abort()
 

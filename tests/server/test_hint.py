@@ -17,7 +17,7 @@ from fakes import FakeUpstream, proxy_over, tool
 from hypothesis import given
 from hypothesis import strategies as st
 from requirements import requirement
-from served import Served
+from served import Served, wait_until
 from stored_records import connection_of, saved_upstreams
 
 from foretool.retrieval.corpus import Corpus
@@ -138,9 +138,30 @@ def test_a_client_that_does_not_end_its_input_is_not_waited_for(tmp_path: Path) 
 @requirement("hint:deadline")
 def test_the_deadline_counts_from_the_start_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hint, "age_s", lambda: 0.03)
-    assert hint.left_s() == pytest.approx(0.115)
+    assert hint.left_s() == pytest.approx(1.27)
     monkeypatch.setenv("FORETOOL_HINT_MS", "20")
     assert hint.left_s() == 0.001
+
+
+@requirement("hint:deadline")
+def test_a_prompt_whose_hint_comes_too_late_is_stored_all_the_same(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    with fill(path) as store:
+        done = run(path, told(), FORETOOL_HINT_MS="1")  # over before Python has started
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        assert wait_until(lambda: len(store.tasks.prompts()) == 1)
+        assert [each.text for each in store.tasks.prompts()] == [EVENT["prompt"]]
+        assert not [each for each in store.sessions.exposures(EVENT["session_id"]) if each.reason == "prompt"]
+
+
+@requirement("hint:record")
+def test_a_late_prompt_is_not_stored_where_nothing_may_be(tmp_path: Path) -> None:
+    path = write_config(tmp_path, record="off")
+    with fill(path) as store:
+        asked = hint.read_prompt(told())
+        assert asked is not None
+        hint.keep_prompt(asked, HintOptions(path))
+        assert store.tasks.prompts() == []
 
 
 def test_the_age_of_a_process_includes_what_it_waited() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,24 @@ async def test_a_message_that_asks_nothing_or_is_too_long_ends_the_talk(folder: 
         talk.say(said)
         assert await talk.hear() is None
         talk.writer.close()
+
+
+async def test_who_has_gone_before_the_answer_is_heard_all_the_same(folder: Path) -> None:
+    heard = list[int]()
+    is_heard = asyncio.Event()
+
+    def note(question: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
+        heard.append(question["n"])
+        reply({})
+        is_heard.set()
+
+    async with listening(folder, {"hint": answering(note)}):
+        (name,) = names_in(folder)
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.connect(f"/proc/self/cwd/{folder.name}/{name}")
+            caller.sendall(b"".join(json.dumps(each).encode() + b"\n" for each in (HELLO, {"id": 1, "ask": {"n": 7}})))
+        await asyncio.wait_for(is_heard.wait(), 10)
+    assert heard == [7]
 
 
 async def test_an_error_of_ours_is_answered_and_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
