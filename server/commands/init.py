@@ -34,7 +34,7 @@ from foretool.server.setup.clients import KINDS, ClientFile, Machine, client_fil
 from foretool.server.setup.documents import DocumentError, open_document
 from foretool.server.setup.masking import describe_entry, describe_variables
 from foretool.server.setup.merge import Choice, Conflict, Merged, Origin, merge_servers
-from foretool.server.setup.own_servers import read_own_servers
+from foretool.server.setup.own_servers import OwnServers, read_own_servers
 from foretool.server.setup.plan import plan, secrets_of
 from foretool.server.setup.scan import FoundFile, scan
 from foretool.server.setup.secrets import Moved, Place, move_secrets
@@ -104,13 +104,15 @@ def command(
     files = [*scan(each for each in files_of if with_project or each.scope == "user"), *_read_sources(sources)]
     try:
         own = read_own_servers(own_path)
-        merged = merge_servers(files, own.servers(), str(own_path), _keep_both if with_profiles else _keep_widest)
-        secrets = _secrets(files, merged)
-        moved = _move(merged, place)
+        merge = partial(_merge, files, own, place)
+        merged, secrets, moved = merge(with_profiles=with_profiles)
         if not as_json:
             _show_found(files, merged, own_path, with_profiles=with_profiles)
             _mention_project(() if with_project else files_of)
-        with_profiles = with_profiles or (asks and _wants_profiles(files, merged))
+        if not with_profiles and asks and _wants_profiles(files, merged):
+            with_profiles, together = True, merged
+            merged, secrets, moved = merge(with_profiles=True)
+            _show_apart(files, together, merged, own_path)
         planned, problems = plan(own, merged, files, _launch(own_path), with_profiles=with_profiles)
     except OSError as error:
         raise ClickException(f"{own_path}: cannot be read ({error.strerror}); check its permissions") from None
@@ -135,6 +137,21 @@ def command(
     kept = _apply(planned, moved, own_path, as_json)
     diagnosis = None if no_start else _start(path, own_path, as_json, may_ask=not agreed)
     return _end(as_json, files, merged, planned, problems, kept, diagnosis)
+
+
+def _merge(
+    files: Sequence[FoundFile], own: OwnServers, place: Place, *, with_profiles: bool
+) -> tuple[Merged, Secrets, Moved]:
+    """Merge the servers of all clients; return them, the values that no output shows, and what was moved out of them.
+
+    With profiles, also those that our file has already, no server stands for two that differ: it would give each client
+    what the other one had.
+    """
+    keeps_apart = with_profiles or bool(own.value(("foretool", "profiles")))
+    choose = _keep_both if keeps_apart else _keep_widest
+    merged = merge_servers(files, own.servers(), str(own.path), choose, keeps_apart=keeps_apart)
+    secrets = _secrets(files, merged)  # a moved one stands in the old text still
+    return merged, secrets, _move(merged, place)
 
 
 def _apply(planned: Sequence[FileChange], moved: Moved, own_path: Path, as_json: bool) -> Path:
@@ -266,7 +283,8 @@ def _with_hooks(
 
 def _wants_profiles(files: Sequence[FoundFile], merged: Merged) -> bool:
     question = "\nKeep each client to the servers that it had, with a profile for each?"
-    return bool(_seen_by_more(files, merged)) and click.confirm(question, default=False)
+    is_asked = bool(_seen_by_more(files, merged) or merged.widened)
+    return is_asked and click.confirm(question, default=False)
 
 
 def _wants_prompt_hook(files: Sequence[Path]) -> bool:
@@ -306,9 +324,15 @@ def _show_found(files: Sequence[FoundFile], merged: Merged, own: Path, *, with_p
     """Print the servers of each client, and what they are in our file."""
     if not files:
         output.say("No MCP client was found. To add a server: foretool add. To register by hand: foretool connect")
+    alone = {} if with_profiles else _seen_by_more(files, merged)
+    _show_files(files, alone, is_long=len(files) > _SHOWN)
+    _show_servers(files, merged, own, with_profiles=with_profiles)
+
+
+def _show_servers(files: Sequence[FoundFile], merged: Merged, own: Path, *, with_profiles: bool) -> None:
+    """Print what the servers of all clients are in our file."""
     is_long = len(files) > _SHOWN
     alone = {} if with_profiles else _seen_by_more(files, merged)
-    _show_files(files, alone, is_long=is_long)
     if merged.entries:
         told = f": {', '.join(merged.entries)}" if is_long else ":"
         count = output.plural(len(merged.entries), "server")
@@ -325,6 +349,12 @@ def _show_found(files: Sequence[FoundFile], merged: Merged, own: Path, *, with_p
         _say_shared(alone, is_long=is_long)
     _show_starts(merged)
     _show_notes(merged.notes)
+
+
+def _show_apart(files: Sequence[FoundFile], together: Merged, apart: Merged, own: Path) -> None:
+    """Print the servers once more if keeping the clients apart makes others of them."""
+    if apart.entries != together.entries:
+        _show_servers(files, apart, own, with_profiles=True)
 
 
 def _show_starts(merged: Merged) -> None:

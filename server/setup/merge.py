@@ -14,11 +14,14 @@ from msgspec import Struct
 from foretool.server.config import jsonc
 from foretool.server.config.variables import expand_tilde
 from foretool.server.setup.dialects import Entry
+from foretool.server.setup.masking import mask_arguments
 from foretool.server.setup.scan import FoundFile, FoundServer
 
 Choice = Literal["first", "second", "both", "joined"]
 
 
+_FOLDERS: Final = 4
+"""How many folders a note names."""
 _PLAIN: Final = frozenset({"cwd", "disabled", "exclude", "include", "timeout_s", "type"})
 """Keys whose values are no secrets."""
 
@@ -69,6 +72,10 @@ class Merged(Struct):
     """What the user should know of single servers, in one line each."""
     rewritten: list[tuple[str, jsonc.Path, str]] = []
     """Values of our file that name a secret from now on: server, place in its entry, and what stands there."""
+    joined: dict[str, list[Entry]] = {}
+    """Of the servers that stand for several of one name: the entries that each was made of."""
+    widened: set[str] = set()
+    """Servers of which a client gets more than it had, as another one had that."""
     taken: list[tuple[FoundFile, FoundServer, str]] = []
     """What our file has now, so that the clients need it no more, with its name there."""
 
@@ -83,27 +90,62 @@ class Merged(Struct):
 
 
 def merge_servers(
-    found: Iterable[FoundFile], known: Mapping[str, Any], own: str, choose: Callable[[Conflict], Choice]
+    found: Iterable[FoundFile],
+    known: Mapping[str, Any],
+    own: str,
+    choose: Callable[[Conflict], Choice],
+    *,
+    keeps_apart: bool = False,
 ) -> Merged:
-    """Merge the servers of clients into those that our file has. `own` names our file; `choose` decides conflicts."""
+    """Merge the servers of clients into those that our file has. `own` names our file; `choose` decides conflicts.
+
+    `keeps_apart`: a server of which two clients have different tools is not the same one.
+    """
     merged = Merged(known={name: dict(entry) for name, entry in known.items() if isinstance(entry, Mapping)})
     merged.origins = {name: [Origin(own)] for name in merged.known}
     for file in found:
         for server in file.servers:
             if not server.is_foretool and not server.problem:
-                merged.taken.append((file, server, _add(merged, file, server, choose)))
+                name = _add(merged, file, server, choose, keeps_apart=keeps_apart)
+                merged.taken.append((file, server, name))
+    merged.notes += (_note_of_joined(merged, name, entries) for name, entries in merged.joined.items())
     return merged
 
 
-def _add(merged: Merged, file: FoundFile, server: FoundServer, choose: Callable[[Conflict], Choice]) -> str:
+def _note_of_joined(merged: Merged, name: str, entries: Iterable[Entry]) -> str:
+    """Say which clients' servers one now stands for, and which folders not all of them had."""
+    kept = merged.entries.get(name) or merged.known[name]
+    had = [_split(_args(each))[1] for each in entries]
+    new = [
+        folder for folder in _split(_args(kept))[1]
+        if not all(any(_is_within(folder, each) for each in folders) for folders in had)
+    ]  # fmt: skip
+    note = f"{name}: kept once, with all that {_and(merged.titles(name))} had"
+    if not new:
+        return note
+    more = [f"{len(new) - _FOLDERS} more"] if len(new) > _FOLDERS else []
+    shown = _and([*mask_arguments(new[:_FOLDERS]), *more])
+    return f"{note}: every client may now use {shown} (--profiles keeps them apart)"
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _add(
+    merged: Merged, file: FoundFile, server: FoundServer, choose: Callable[[Conflict], Choice], *, keeps_apart: bool
+) -> str:
     """Record one server; return its name in our file."""
     title, name = file.file.title, server.name
     origin = Origin(title, file.file.client, server.folder)
     merged.notes += (f"{name} ({title}): {note}" for note in server.notes)
     present = {**merged.known, **merged.entries}
     entry = server.entry
-    if not (same := same_server(entry, present, name)):
-        everywhere = {each: _without_folder(old, merged.origins[each][0].folder) for each, old in present.items()}
+    alike = present
+    if keeps_apart and file.file.scope == "user":  # what the user has written into our file decides its tools there
+        alike = {each: old for each, old in present.items() if each in merged.known or _has_same_tools(old, entry)}
+    if not (same := same_server(entry, alike, name)):
+        everywhere = {each: _without_folder(old, merged.origins[each][0].folder) for each, old in alike.items()}
         entry = _without_folder(entry, server.folder)
         if same := same_server(entry, everywhere, name):
             merged.entries |= {same: everywhere[same]} if same in merged.entries else {}
@@ -119,9 +161,8 @@ def _add(merged: Merged, file: FoundFile, server: FoundServer, choose: Callable[
         choice = choose(conflict)
         widest = conflict.widest()[0]
         if choice == widest != "both":
-            others = [conflict.second_from] if choice == "first" else [conflict.first_from]
-            others = [conflict.first_from, conflict.second_from] if choice == "joined" else others
-            merged.notes.append(f"{name}: kept once, with all that {' and '.join(others)} had")
+            merged.joined.setdefault(name, [conflict.first]).append(conflict.second)
+            merged.widened.add(name)
         if choice == "both":
             other = _free_name(f"{name}-{file.file.client}", present)
             differ = ", ".join(conflict.differs)
@@ -165,6 +206,7 @@ def _add_same(merged: Merged, name: str, server: FoundServer, origin: Origin, *,
     narrow = [origin.title] if _is_wider(kept, server.entry) else []
     narrow += merged.titles(name) if present is not None and _is_wider(kept, present) else []
     if narrow:
+        merged.widened.add(name)
         merged.notes.append(
             f"{name}: {' and '.join(narrow)} had only some of its tools; all clients have {_tools(kept)}"
         )
@@ -196,8 +238,12 @@ def _widest(one: Entry, other: Entry) -> Entry:
 
 def _is_wider(one: Entry, other: Entry) -> bool:
     """Return whether the entry of a server offers tools that another one of it does not."""
+    return not _has_same_tools(one, other) and bool(other.get("include") or other.get("exclude"))
+
+
+def _has_same_tools(one: Entry, other: Entry) -> bool:
     lists = [[sorted(entry.get(key) or ()) for key in ("include", "exclude")] for entry in (one, other)]
-    return lists[0] != lists[1] and bool(other.get("include") or other.get("exclude"))
+    return lists[0] == lists[1]
 
 
 def same_server(entry: Mapping[str, Any], known: Mapping[str, Any], name: str = "") -> str:

@@ -46,7 +46,8 @@ def test_a_home_is_set_up_and_undone(home: Path, capsys: pytest.CaptureFixture[s
     assert run(["init", "--yes", "--no-start"]) == 0
     out = capsys.readouterr().out
     assert "17 servers for ~/.config/foretool/mcp.json" in out and "to put them back: foretool init --undo" in out
-    assert "files: kept once, with all that Claude Desktop and Cursor had" in out
+    both = "/home/ann/Documents and ${HOME}/src (--profiles keeps them apart)"
+    assert f"files: kept once, with all that Claude Desktop and Cursor had: every client may now use {both}" in out
     ours = home / ".config/foretool/mcp.json"
     assert ours.stat().st_mode & 0o077 == 0
     servers = json.loads(ours.read_text())["mcpServers"]
@@ -477,7 +478,7 @@ def test_servers_of_one_name_are_no_question_but_a_line_that_says_what_is_kept(
     monkeypatch.setattr("sys.stdin", Terminal("\ny\n"))
     assert run(["init", "--no-start", "--no-hook"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "files: kept once, with all that Claude Desktop had" in out
+    assert "files: kept once, with all that Claude Desktop and Cursor had: every client may now use /srv (" in out
     assert "time, time-cursor: two servers, because Claude Desktop and Cursor differ in env" in out
     assert out.count("[y/N]") == 2 and "s3cret" not in out
     config = json.loads((home / ".config/foretool/mcp.json").read_text())["mcpServers"]
@@ -500,6 +501,88 @@ def test_who_had_a_server_alone_is_said_and_a_profile_keeps_it_there(
     assert [server for server in config.servers if config.require_profile("zed").admits(server)] == ["memory"]
     assert f'"{ours}",\n        "--profile",\n        "zed"' in (home / ".config/zed/settings.json").read_text()
     assert run(["init", "--undo"]) == 0
+
+
+def write_servers(home: Path, by_file: dict[str, dict[str, object]]) -> None:
+    for name, servers in by_file.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(json.dumps({"mcpServers": servers}))
+
+
+def folders(*names: str, **more: object) -> dict[str, object]:
+    return {"filesystem": {"command": "npx", "args": ["-y", "server-filesystem", *names], **more}}
+
+
+CLAIMS: dict[str, dict[str, dict[str, object]]] = {
+    "folders": {".cursor/mcp.json": folders("/b"), ".claude.json": folders("/a")},
+    "one in another": {".cursor/mcp.json": folders("/srv"), ".claude.json": folders("/srv/a")},
+    "three": {
+        ".cursor/mcp.json": folders("/b"), ".claude.json": folders("/a"), ".gemini/settings.json": folders("/c"),
+    },
+    "a variable": {".cursor/mcp.json": folders("/b", env={"KEY": "s3cret"}), ".claude.json": folders("/b")},
+    "an option": {".cursor/mcp.json": folders("/b"), ".claude.json": folders("/b", "--write")},
+    "tools": {
+        ".gemini/settings.json": folders("/b", includeTools=["read_file"]), ".cursor/mcp.json": folders("/b"),
+        ".claude.json": folders("/b"),
+    },
+}  # fmt: skip
+
+
+@requirement("setup:conflicts", "setup:profiles")
+@pytest.mark.parametrize("claims", CLAIMS.values(), ids=CLAIMS)
+def test_a_yes_to_profiles_keeps_clients_apart_as_the_option_does(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    claims: dict[str, dict[str, dict[str, object]]],
+) -> None:  # fmt: skip
+    write_servers(home, claims)
+    before, ours = contents(home), home / ".config/foretool/mcp.json"
+    assert run(["init", "--yes", "--no-start", "--no-hook", "--profiles"]) == 0
+    by_option = json.loads(ours.read_text())
+    assert run(["init", "--undo"]) == 0 and contents(home) == before
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stdin", Terminal("y\ny\n"))
+    assert run(["init", "--no-start", "--no-hook"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert json.loads(ours.read_text()) == by_option
+    assert "two servers, because" in out.rpartition("a profile for each?")[2].partition("What changes:")[0]
+    assert "kept once" not in out.rpartition("a profile for each?")[2] and "s3cret" not in out
+    config = load(ours)
+    for client in ("cursor", "claude-code"):
+        (only,) = [name for name in config.servers if config.require_profile(client).admits(name)]
+        (written,) = claims[".cursor/mcp.json" if client == "cursor" else ".claude.json"].values()
+        assert list(config.servers[only].args) == written["args"]  # type: ignore[index]
+        assert config.servers[only].entry.include == ("*",), "and not what Gemini CLI was kept to"
+    assert run(["init", "--undo"]) == 0 and contents(home) == before
+
+
+@requirement("setup:profiles")
+def test_a_later_init_keeps_clients_apart_that_have_profiles(home: Path) -> None:
+    write_servers(home, {name: folders("/a") for name in (".cursor/mcp.json", ".claude.json")})
+    assert run(["init", "--yes", "--no-start", "--no-hook", "--profiles"]) == 0
+    cursor = json.loads((home / ".cursor/mcp.json").read_text())["mcpServers"]
+    write_servers(home, {".cursor/mcp.json": {**cursor, **folders("/c")}})
+    assert run(["init", "--yes", "--no-start", "--no-hook"]) == 0
+    ours = json.loads((home / ".config/foretool/mcp.json").read_text())
+    assert [each["args"][2:] for each in ours["mcpServers"].values()] == [["/a"], ["/c"]]
+    profiles = {name: each["servers"] for name, each in ours["foretool"]["profiles"].items()}
+    assert profiles == {"cursor": ["filesystem", "filesystem-cursor"], "claude-code": ["filesystem"]}
+
+
+@requirement("setup:conflicts")
+def test_a_server_kept_once_says_which_folders_every_client_may_use_now_and_shows_no_secret(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    three = {f".{name}": folders(f"/{name}") for name in ("cursor/mcp.json", "claude.json", "gemini/settings.json")}
+    write_servers(home, three)
+    assert run(["init", "--dry-run"]) == 0
+    who = "Cursor, Claude Code and Gemini CLI had: every client may now use "
+    out = capsys.readouterr().out
+    assert f"filesystem: kept once, with all that {who}" in out and out.count("kept once") == 1
+    key = "sk-" + "a1B2c3D4" * 6
+    write_servers(home, {".cursor/mcp.json": folders(f"/srv/{key}"), ".claude.json": folders("/a")})
+    assert run(["init", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "every client may now use" in out and key not in out
 
 
 def test_hints_to_take_something_back_name_the_config(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
