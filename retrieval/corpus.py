@@ -20,7 +20,7 @@ from foretool.retrieval.document import (
 )
 from foretool.retrieval.glossary import is_put_into_english, put_into_english
 from foretool.retrieval.rankers.bm25 import SERVERS_OWN, Lexical, field_texts
-from foretool.retrieval.rankers.deletions import deletes, only_reads
+from foretool.retrieval.rankers.deletions import Deeds
 from foretool.retrieval.rankers.names import NameIndex
 from foretool.retrieval.rankers.servers import ServerNames
 from foretool.retrieval.ranking import ALIKE
@@ -68,10 +68,7 @@ class Corpus:
         self.slot_of: dict[ToolId, int] = {}
         self.slots_of: dict[str, tuple[int, ...]] = {}
         """The slots of each upstream."""
-        self.deleting: set[int] = set()
-        """The slots of tools that delete something."""
-        self.reading: set[int] = set()
-        """The slots of tools that only read, by their names."""
+        self.deeds = Deeds()
         self.digests: list[bytes] = []
         """By slot, the hash of the text that encoders read; empty where a tool was dropped."""
         self.version = 0
@@ -109,7 +106,7 @@ class Corpus:
         copied.ids, copied.digests, copied._plain = self.ids[:], self.digests[:], self._plain[:]
         copied._said, copied.translated = self._said[:], dict(self.translated)
         copied.slot_of, copied.slots_of = dict(self.slot_of), dict(self.slots_of)
-        copied.deleting, copied.reading = set(self.deleting), set(self.reading)
+        copied.deeds = self.deeds.copy()
         copied.version, copied._wordings, copied._shipped = self.version, self._wordings, self._shipped
         copied._stale, copied._known = set(self._stale), dict(self._known)
         return copied
@@ -184,10 +181,7 @@ class Corpus:
         read, plain = self.read(tool, server_text)
         slot = self.lexical.add(read)
         self.names.add(slot, tool.upstream, tool.name, tool.id)
-        if deletes(tool.name):
-            self.deleting.add(slot)
-        elif only_reads(tool.name):
-            self.reading.add(slot)
+        self.deeds.add(slot, tool.upstream, tool.name)
         self.ids.append(tool.id)
         self.slot_of[tool.id] = slot
         self.digests.append(digest(embedded_text(read)) if read.wordings or read.english else plain)
@@ -218,8 +212,7 @@ class Corpus:
         upstream, name, _, _ = self._known.pop(tool)
         self.lexical.drop(slot)
         self.names.drop(slot, upstream, name, tool)
-        self.deleting.discard(slot)
-        self.reading.discard(slot)
+        self.deeds.drop(slot)
         self.ids[slot] = None
         self.digests[slot] = self._plain[slot] = b""
         self._said[slot] = ""
@@ -232,20 +225,19 @@ class Corpus:
         """Close the gaps that dropped tools left, and pause now and then; every slot may get another number."""
         ids: list[ToolId | None] = [tool for tool in self.ids if tool is not None]
         slot_of = {tool: slot for slot, tool in enumerate(ids) if tool is not None}
-        names, slots_of, deleting = NameIndex(), dict[str, list[int]](), set[int]()
+        names, slots_of, deeds = NameIndex(), dict[str, list[int]](), Deeds()
         for tool, slot in slot_of.items():
             if slot % _DROPPED_AT_ONCE == 0:
                 yield
             upstream, name, _, _ = self._known[tool]
             names.add(slot, upstream, name, tool)
-            if deletes(name):
-                deleting.add(slot)
+            deeds.add(slot, upstream, name)
             slots_of.setdefault(upstream, []).append(slot)
         yield from self.lexical.compacting()
         # No pause from here on: all parts change their slots together.
         self.version += 1
         self._said = [said for tool, said in zip(self.ids, self._said, strict=True) if tool is not None]
-        self.ids, self.slot_of, self.names, self.deleting = ids, slot_of, names, deleting
+        self.ids, self.slot_of, self.names, self.deeds = ids, slot_of, names, deeds
         self.digests = [each for each in self.digests if each]
         self._plain = [each for each in self._plain if each]
         self.slots_of = {upstream: tuple(slots) for upstream, slots in slots_of.items()}

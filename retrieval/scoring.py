@@ -22,7 +22,7 @@ from foretool.retrieval.glossary import put_into_english
 from foretool.retrieval.line import ENTROPY_DEPTH, NeedScores
 from foretool.retrieval.named_servers import NamedServers, TextVectors
 from foretool.retrieval.rankers.bm25 import idf
-from foretool.retrieval.rankers.deletions import IDLE, UNASKED, asks_to_change, is_unasked
+from foretool.retrieval.rankers.deletions import IDLE, RASH, UNASKED, asks_to_change, is_unasked, only_asks
 from foretool.retrieval.rankers.usage import usage_shares
 from foretool.retrieval.ranking import ClauseFit, Evidence, Query, split_needs
 from foretool.retrieval.reasons import ReasonFinder
@@ -121,7 +121,9 @@ class QueryScores:
         """The clauses or steps of a task of one line, where it has several."""
         self._servers = NamedServers(corpus, dense, self._vectors, is_told_by_lines=not self.clauses)
         self._unasked = (
-            self.corpus.deleting if self.lines and is_unasked(put_into_english(self._whole_text())) else frozenset()
+            self.corpus.deeds.deleting
+            if self.lines and is_unasked(put_into_english(self._whole_text()))
+            else frozenset()
         )
         """The slots of tools that delete, where the task asks for no such thing."""
         self.raised: dict[ToolId, Raised] = {}
@@ -249,8 +251,11 @@ class QueryScores:
         are multiplied by."""
         if self._unasked:
             yield "deletion", self._unasked, UNASKED
-        if self.corpus.reading and asks_to_change(in_english(line.text)):
-            yield "reading", self.corpus.reading, IDLE
+        deeds, task = self.corpus.deeds, in_english(line.text)
+        if deeds.reading and asks_to_change(task):
+            yield "reading", deeds.reading, IDLE
+        elif deeds.changing and only_asks(task):
+            yield "changing", deeds.changing, RASH
 
     def _add_hits_of_clauses(self, hits: dict[int, float]) -> dict[int, float]:
         if not self.clauses:

@@ -174,6 +174,7 @@ class TableCorpus(Corpus):
         self._tools = [tools[slot] for slot in slots]
         for number, tool in enumerate(self._tools):
             self.names.add(number, tool.upstream, tool.name, tool.id)
+            self.deeds.add(number, tool.upstream, tool.name)
             self.ids.append(tool.id)
             self.slot_of[tool.id] = number
             self.slots_of[tool.upstream] = (*self.slots_of.get(tool.upstream, ()), number)

@@ -18,7 +18,7 @@ from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.hints import AHEAD, MOST_TEXT
 from foretool.server.hints.prompt_hook import PromptHook, searched_lines
-from foretool.server.hints.texts import Hint, Mark, write_prompt_hint
+from foretool.server.hints.texts import Hint, Mark, without_deletions, write_prompt_hint
 from foretool.server.local.server import CallerLink, Hello, QuestionTalk, Service
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
@@ -76,7 +76,7 @@ class PromptAnswers:
         reach = self._policy.reach(profile)
         listed, named = self._shown(profile.name, session)
         hint = write_prompt_hint(
-            self._likely(lines, profile, session),
+            without_deletions(self._likely(lines, profile, session), prompt.text[:MOST_TEXT]),
             lambda tool: Mark(listed(tool.id), reach.verdict(tool).bridge == CALL_WRITE, named(tool.id)),
         )
         if hint.tools:

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from foretool.retrieval.glossary import put_into_english
+from foretool.retrieval.rankers.deletions import deletes, says_nothing_of_deleting
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.signatures import name_calls, signature
 from foretool.server.trust.text import one_line
@@ -114,6 +116,14 @@ def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hi
         lines.append(name_calls(_MORE, more))
         left -= _count_tokens(lines[-1])
     return Hint("\n".join(lines), tuple(named), TOKENS - left) if named else Hint()
+
+
+def without_deletions(tools: Iterable[Tool], prompt: str) -> Iterable[Tool]:
+    """Leave out tools that delete where a prompt says nothing of that: nobody has asked for these names, and a model
+    calls what is named."""
+    if not says_nothing_of_deleting(put_into_english(prompt)):
+        return tools
+    return (tool for tool in tools if not deletes(tool.name))
 
 
 def _count_tokens(line: str) -> int:

@@ -10,6 +10,7 @@ from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.deletions import (
     IDLE,
     UNASKED,
+    changes,
     deletes,
     deletes_something_else,
     is_unasked,
@@ -71,7 +72,7 @@ def test_a_tool_that_deletes_loses_half_its_score_unless_it_is_asked_for_or_name
     assert score("where is the saved note") == pytest.approx(UNASKED * score("where is the saved note off"))
     assert pipeline.rank(Query(("use delete_note for the saved note",))).ranked[0].tool == "notes__delete_note"
     corpus.replace("notes", [])
-    assert not corpus.deleting
+    assert not corpus.deeds.deleting
 
 
 def test_a_tool_that_only_reads_stands_lower_where_a_step_begins_with_a_change() -> None:
@@ -85,7 +86,54 @@ def test_a_tool_that_only_reads_stands_lower_where_a_step_begins_with_a_change()
     assert score("remember the note") == pytest.approx(IDLE * score("about the note"))
     assert score("add 3 and 5 to the note") == score("about the note"), "a sum is no change"
     corpus.replace("notes", [])
-    assert not corpus.reading
+    assert not corpus.deeds.reading
+
+
+@pytest.mark.parametrize(
+    ("task", "lowered"),
+    [
+        ("what is the name of the note", True),
+        ("tell me what I must not forgo in the note", True),
+        ("the note is somewhere?", True),
+        ("can you move the note", False),
+        ("how do I get the note deleted", False),
+        ("the note", False),
+        ("wo ist die Notiz", True),
+    ],
+)
+def test_a_tool_that_changes_something_stands_lower_where_a_question_asks_for_no_deed(task: str, lowered: bool) -> None:
+    made = [tool("jot", "jot_move_note", "Moves a note"), tool("more", "other", "Nothing")]
+    plain = [tool("jot", "jot_old_note", "Moves a note"), tool("more", "other", "Nothing")]
+    score, same = (Pipeline(Corpus(tools)).rank(Query((task,))).ranked[0].score for tools in (made, plain))
+    assert (score < 0.9 * same) is lowered
+
+
+@pytest.mark.parametrize(
+    ("name", "server", "does"),
+    [
+        ("create_issue", "linear", True), ("linear_create_issue", "linear", True), ("slack-post", "slack", True),
+        ("get_update", "git", False), ("linear_search", "linear", False), ("box_create", "linear", False),
+        ("", "", False),
+    ],
+)  # fmt: skip
+def test_a_tool_changes_something_by_the_first_word_that_is_not_its_servers(name: str, server: str, does: bool) -> None:
+    assert changes(name, server) is does
+
+
+def test_what_tools_do_is_known_by_their_new_places_once_gaps_are_closed() -> None:
+    corpus = Corpus()
+    corpus.replace("old", [tool("old", f"t{n}", "Old") for n in range(300)])
+    corpus.replace("notes", [tool("notes", name, "A note") for name in ("read_note", "delete_note", "move_note")])
+    corpus.replace("old", [])
+    corpus.replace("old", [])
+    assert len(corpus.ids) < 300, "it was compacted"
+
+    def names(slots: set[int]) -> set[str]:
+        return {str(corpus.ids[slot]) for slot in slots}
+
+    assert names(corpus.deeds.reading) == {"notes__read_note"}
+    assert names(corpus.deeds.changing) == {"notes__delete_note", "notes__move_note"}
+    assert names(corpus.copy().deeds.deleting) == {"notes__delete_note"}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from requirements import requirement
 
 from foretool.retrieval.tokens import count_tokens, estimate
@@ -16,6 +17,7 @@ from foretool.server.hints.texts import (
     Hint,
     Mark,
     describe_tool,
+    without_deletions,
     write_next_hint,
     write_prompt_hint,
 )
@@ -53,6 +55,25 @@ def test_of_tools_that_the_list_has_all_the_names_are_enough() -> None:
     assert list(hint.tools) == names
     hidden = write_prompt_hint(tools, lambda each: Mark(each is not tools[MOST - 1], writes=True))
     assert hidden.text.splitlines()[-1] == f"- also: sky__t{MOST - 1}(a: string) (write)", "the list lacks one"
+
+
+@requirement("hint:says")
+@pytest.mark.parametrize(
+    ("prompt", "is_named"),
+    [
+        ("what must I not cook for Carol", False),
+        ("remember that Bob likes coffee", False),
+        ("list my notes and do not delete them", False),
+        ("forget what I said about Bob", True),
+        ("lösche die Notiz", True),
+        ("wo ist meine Notiz", False),
+        ("notu bul", True),  # nobody knows how Turkish says it
+    ],
+)
+def test_no_tool_that_deletes_is_named_where_a_prompt_says_nothing_of_that(prompt: str, is_named: bool) -> None:
+    tools = [tool("delete_note"), tool("read_note")]
+    named = [each.name for each in without_deletions(tools, prompt)]
+    assert named == (["delete_note"] if is_named else []) + ["read_note"]
 
 
 @requirement("hint:tokens")
