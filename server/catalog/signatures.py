@@ -63,6 +63,7 @@ _called = msgspec.json.Decoder(_Called)
 _any = msgspec.json.Decoder()
 _plain = re.compile(rf"[A-Za-z_$@][\w$.-]{{0,{_MOST_NAME - 1}}}", re.ASCII)
 _name = re.compile(r"[\w.-]+", re.ASCII)
+_argument = re.compile(r"([\w$@.-]+)\??: ", re.ASCII)
 
 
 def signature(tool: Tool, *, marks_optional: bool = False) -> str:
@@ -75,6 +76,14 @@ def bridged(call: str, bridge: str) -> str:
     """Return a call as a bridge takes it: `call_tool(name: "files__read", arguments: {path: string})`."""
     name, _, arguments = call.partition("(")
     return f'{bridge}(name: "{name}", arguments: {{{arguments[:-1]}}})'
+
+
+def example_call(call: str, bridge: str) -> str:
+    """Return a call as a bridge takes it, as JSON without values: `call_tool {"name": "files__read", "arguments":
+    {"path": ...}}`."""
+    name, _, arguments = call.partition("(")
+    given = ", ".join(f'"{argument}": ...' for argument in _argument.findall(arguments))
+    return f'{bridge} {{"name": "{name}", "arguments": {{{given}}}}}'
 
 
 def name_calls(head: str, calls: Sequence[str]) -> str:

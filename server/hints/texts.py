@@ -24,7 +24,7 @@ from msgspec import Struct
 from foretool.retrieval.glossary import put_into_english
 from foretool.retrieval.rankers.deletions import deletes, says_nothing_of_deleting
 from foretool.retrieval.tokens import estimate
-from foretool.server.catalog.signatures import name_calls, signature
+from foretool.server.catalog.signatures import example_call, name_calls, signature
 from foretool.server.trust.text import one_line
 from foretool.storage.records import Tool, ToolId
 
@@ -89,12 +89,15 @@ def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hi
     the list has them all, the names of the first `TOOLS` are enough.
     """
     best = [tool for tool in islice(tools, MOST) if signature(tool)]
-    if best and all(mark(tool).is_listed for tool in best):
+    if not best:
+        return Hint()
+    if all(mark(tool).is_listed for tool in best):
         first = tuple(tool.id for tool in best[:TOOLS])
         text = f"{LISTED} {', '.join(first)}."
         return Hint(text, first, _count_tokens(text))
+    example = _write_example(best[0], mark(best[0]))
     lines, more, named = [HEAD], list[str](), list[ToolId]()
-    left = TOKENS - estimate(HEAD)
+    left = TOKENS - estimate(HEAD) - _count_tokens(example)
     for tool in best:
         how, is_described = mark(tool), len(lines) <= TOOLS
         if (how.is_listed or how.is_named) and not is_described:
@@ -115,7 +118,17 @@ def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hi
     if more:
         lines.append(name_calls(_MORE, more))
         left -= _count_tokens(lines[-1])
+    if example:
+        lines.append(example)
     return Hint("\n".join(lines), tuple(named), TOKENS - left) if named else Hint()
+
+
+def _write_example(tool: Tool, mark: Mark) -> str:
+    """Return a whole call of the best tool where the list lacks it: without one, small models give a bridge the
+    arguments and forget the name of the tool."""
+    if mark.is_listed:
+        return ""
+    return f"For example: {example_call(signature(tool), 'call_tool_write' if mark.writes else 'call_tool')}"
 
 
 def without_deletions(tools: Iterable[Tool], prompt: str) -> Iterable[Tool]:

@@ -82,7 +82,7 @@ async def test_behind_the_best_the_hook_names_nothing_that_the_list_names_alread
             assert client is not None and client.session is not None and client.session.list.view is not None
             view = client.session.list.view
             named = view.named
-            (also,) = ask(stage, "read a document").splitlines()[TOOLS + 1 :]
+            also, _ = ask(stage, "read a document").splitlines()[TOOLS + 1 :]
             found = {f"files__{short}" for short in re.findall(r"(read\d+)\(", also)}
             assert named and found and not found & {*named, *view.shown}
             # A hook of which nobody knows the session goes by the list that was stored.

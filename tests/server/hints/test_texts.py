@@ -39,6 +39,10 @@ def test_a_line_has_the_name_the_required_arguments_and_who_calls_it() -> None:
     one = tool("forecast", "Forecast of the weather. And more.", both, ["city"])
     other = tool("report", "", both, ["city", "days"])
     marks = {one.id: Mark(True, True), other.id: Mark(False, True)}
+    hidden = write_prompt_hint([other, one], lambda each: marks[each.id])
+    assert hidden.text.splitlines()[-1] == (
+        'For example: call_tool_write {"name": "sky__report", "arguments": {"city": ..., "days": ...}}'
+    )
     assert write_prompt_hint([one, other], lambda each: marks[each.id]) == Hint(
         f'{HEAD}\n- sky__forecast (listed)\n- sky__report(city: string, days: integer) (write): "report"',
         (one.id, other.id),
@@ -80,7 +84,8 @@ def test_no_tool_that_deletes_is_named_where_a_prompt_says_nothing_of_that(promp
 def test_the_text_describes_six_tools_and_names_up_to_six_more_in_300_tokens() -> None:
     short = [tool(f"t{n}", "Does it.") for n in range(60)]
     hint = write_prompt_hint(short, lambda each: HIDDEN)
-    *described, more = hint.text.splitlines()[1:]
+    *described, more, example = hint.text.splitlines()[1:]
+    assert example == 'For example: call_tool {"name": "sky__t0", "arguments": {}}'
     assert described == [f'- sky__t{n}(): "Does it."' for n in range(TOOLS)]
     assert more.startswith("- also: sky__t6(), sky__t7(), ")
     assert len(hint.tools) == more.count("()") + TOOLS == MOST and hint.tokens <= TOKENS
