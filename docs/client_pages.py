@@ -204,8 +204,8 @@ def _say_hook(page: ClientPage) -> str:
         return f"None: {page.hook}." if page.hook else ""
     option = "" if hook.client == "claude-code" else f" --client {hook.client}"
     return (
-        "At each prompt it names likely tools to the model. `init` adds it unless you say no, and `foretool hint"
-        f" --install{option}` adds it to `{hook.file}`.{f' {hook.after}' if hook.after else ''}"
+        "At each prompt it names likely tools to the model. The first `init` adds it unless you say no, and `foretool"
+        f" hint --install{option}` adds it to `{hook.file}`.{f' {hook.after}' if hook.after else ''}"
     )
 
 

@@ -34,7 +34,7 @@ def contents(home: Path) -> dict[str, bytes]:
 
 
 @requirement("manage:uninstall")
-@pytest.mark.parametrize("hooks", [[], ["--hook", "--shell-hook"]], ids=["without hooks", "with hooks"])
+@pytest.mark.parametrize("hooks", [["--no-hook"], ["--hook", "--shell-hook"]], ids=["without hooks", "with hooks"])
 def test_every_client_is_as_before_init(home: Path, capsys: pytest.CaptureFixture[str], hooks: list[str]) -> None:
     write_home(home)
     before = contents(home)
@@ -49,7 +49,7 @@ def test_every_client_is_as_before_init(home: Path, capsys: pytest.CaptureFixtur
     assert {path: left[path] for path in before} == before
     out, error = capsys.readouterr()
     assert "becomes what it was before foretool init" in out and f"Stays: {home}/.config/foretool" in out
-    assert ("settings.json runs foretool hint at every prompt no more" in out) == bool(hooks)
+    assert ("settings.json runs foretool hint at every prompt no more" in out) == ("--hook" in hooks)
     assert SECRET not in out + error and not any(b"foretool" in left[path] for path in left.keys() - before.keys())
     assert (home / ".config/foretool/mcp.json").exists()
     assert run(["uninstall", "--yes"]) == 0
