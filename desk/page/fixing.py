@@ -62,6 +62,8 @@ class FixPage(Struct, frozen=True):
     another does."""
     work: BackgroundCommand | None
     """The trial of the changes; None if nobody has asked for it."""
+    lifted: str = ""
+    """Why nothing has to change any more, where what kept the tool away has ended; else ""."""
 
     @property
     def is_trying(self) -> bool:
@@ -124,13 +126,13 @@ def read_fixes(config: Config, id: int, work: BackgroundCommand | None, diagnose
     tried = msgspec.json.decode(work.answer, type=_Answer).fixes if work and work.answer else read.measured
     measured = {key_of(each.fix): each for each in tried if not each.is_worse}
     if any(each.is_advised and each.effect is not None for each in measured.values()):
-        measured = {key: each for key, each in measured.items() if not each.spares_nothing}
+        measured = {key: each for key, each in measured.items() if not each.is_idle}
     order = list(measured)
     # What was tried and is not among these does the tasks on record harm, or helps none of them while another does.
     offered = [fix for fix in found.fixes if not tried or key_of(fix) in measured]
     shown = [_show(config, fix, measured.get(key_of(fix))) for fix in offered]
     shown.sort(key=lambda each: order.index(each.key) if each.key in measured else len(order))
-    return FixPage(found.why, found.tool, found.listed_now, shown, work)
+    return FixPage(found.why, found.tool, found.listed_now, shown, work, found.lifted)
 
 
 def key_of(fix: Fix) -> str:

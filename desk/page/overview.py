@@ -18,7 +18,7 @@ from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.config.loader import Config
 from foretool.server.ledger.conditions import ListedServer, list_servers
-from foretool.server.ledger.story import UNKNOWN_TOOL, say_counts
+from foretool.server.ledger.story import UNKNOWN_TOOL, name_counted, say_counts
 from foretool.server.recording.costs import (
     AT_ONCE,
     FEWEST,
@@ -140,7 +140,8 @@ class OverviewPage(Struct, frozen=True):
         """What was missed most: tools and names, then searches, and last how many others there are."""
         groups: dict[tuple[str, str], list[MissCount]] = {}
         for each in self.missed:
-            groups.setdefault((each.tool, "" if each.tool else each.cause), []).append(each)
+            named = name_counted(each)
+            groups.setdefault((named, "" if named else each.cause), []).append(each)
         found = (_describe_group(own) for own in groups.values())
         ordered = sorted(found, key=lambda each: (each.name.startswith(UNKNOWN_TOOL), -each.count))
         first, rest = ordered[:_TOP], ordered[_TOP:]
@@ -161,7 +162,7 @@ class OverviewPage(Struct, frozen=True):
 
 def _describe_group(counts: Sequence[MissCount]) -> MissedTool:
     first, count = counts[0], sum(each.count for each in counts)
-    name = first.tool or f"{UNKNOWN_TOOL} ({first.cause})"
+    name = name_counted(first) or f"{UNKNOWN_TOOL} ({first.cause})"
     query = {"tool": first.tool} if first.tool else {"cause": first.cause}
     address = f"misses/{first.last_id}" if count == 1 else f"misses?{urlencode(query)}"
     return MissedTool(name, count, address)

@@ -22,6 +22,7 @@ from foretool.server.ledger.story import (
     CAUSES,
     UNKNOWN_TOOL,
     count_kinds,
+    name_counted,
     name_miss,
     say_cost,
     say_kinds,
@@ -217,7 +218,7 @@ def read_ledger(store: Store, wanted: MissFilter, by: str, limit: int) -> Fittin
     counts = store.calls.count_misses(wanted)
     parts: dict[str, list[MissCount]] = {}
     for each in counts:
-        parts.setdefault(each.tool if by == "tool" else each.cause, []).append(each)
+        parts.setdefault(name_counted(each) if by == "tool" else each.cause, []).append(each)
     # Hidden tools come before searches after which no tool was called.
     groups = sorted(
         (_group(name, own) for name, own in parts.items()),
@@ -235,7 +236,7 @@ def _group(name: str, counts: Sequence[MissCount]) -> MissGroup:
         name=name,
         count=sum(each.count for each in counts),
         recovered=sum(each.recovered for each in counts),
-        tools=_add_up((each.tool, each.count) for each in counts),
+        tools=_add_up((name_counted(each), each.count) for each in counts),
         causes=_add_up((each.cause, each.count) for each in counts),
         turns=sum(each.turns for each in counts),
         tokens=sum(each.tokens for each in counts),

@@ -42,6 +42,8 @@ class MissDetails(MissStory, frozen=True):
     """The exposed name of the tool that was needed, "" if that is not known."""
     fixes: tuple[MeasuredFix, ...]
     """The changes that would have shown it and do no harm to the tasks on record, the best first."""
+    lifted: str
+    """Why nothing has to change any more, where what kept the tool away has ended; else ""."""
 
 
 def show_miss(path: Path | None, id: int, *, replays: bool, as_json: bool) -> int:
@@ -57,7 +59,7 @@ def show_miss(path: Path | None, id: int, *, replays: bool, as_json: bool) -> in
         details = MissDetails(
             miss, told.session, told.exposure, told.discovery, told.call, told.story,
             cause_in_words=CAUSES[miss.cause], listed_now=found.listed_now, why=found.why, tool=found.tool,
-            fixes=tuple(each for each in fixes if not each.is_worse),
+            fixes=tuple(each for each in fixes if not each.is_worse), lifted=found.lifted,
         )  # fmt: skip
     return output.show(details, as_json, _print_details)
 
@@ -79,6 +81,9 @@ def _print_details(details: MissDetails) -> None:
 def _tell_fixes(details: MissDetails) -> Iterator[tuple[str, str]]:
     """Yield what would have shown the tool: the best change with what it does, and the others."""
     fixes = details.fixes
+    if details.lifted:
+        yield "what to do", f"nothing any more: {details.lifted}"
+        return
     if not fixes:
         yield "would have helped", details.miss.change or "(unknown)"
         return
@@ -92,7 +97,8 @@ def _tell_fixes(details: MissDetails) -> Iterator[tuple[str, str]]:
     if len(fixes) > 1:
         yield "or", "; ".join(each.fix.what for each in fixes[1:])
     if any(each.fix.kind != "doctor" for each in fixes):  # which the line above names as a command
-        yield "to do it", f"foretool misses {details.miss.id} --fix"
+        by_name = f" --change {best.fix.kind}" if best.is_idle else ""
+        yield "to do it", f"foretool misses {details.miss.id} --fix{by_name}"
 
 
 def _print_story(details: MissDetails) -> None:
@@ -154,8 +160,8 @@ def fix_miss(path: Path | None, id: int, kind: str | None, *, agreed: bool, dry_
 def _narrow(
     found: MissDiagnosis, fixes: Sequence[MeasuredFix], kind: str | None, *, agreed: bool
 ) -> tuple[list[MeasuredFix], str]:
-    """Return the changes that are offered, or why there are none. What does the tasks on record harm is made only by
-    its name."""
+    """Return the changes that are offered, or why there are none. What does the tasks on record harm, or spares them
+    nothing, is made only by its name."""
     if kind is not None:
         named = [each for each in fixes if each.fix.kind == kind]
         there = ", ".join(each.kind for each in found.fixes)
@@ -164,6 +170,13 @@ def _narrow(
     if not offered:
         harm = "; ".join(f"{each.fix.what}: {say_effect(each)}" for each in fixes)
         return [], f"each change would do the tasks on record more harm than good: {harm}"
+    if all(each.is_idle for each in offered):
+        first = offered[0]
+        why = (
+            f"no change would have spared the tasks on record a miss or a search; {first.fix.what}: {say_effect(first)}"
+        )
+        return [], f"{why}; to make it all the same, add --change {first.fix.kind}"
+    offered = [each for each in offered if not each.is_idle]
     if not agreed:
         return offered, ""
     first = offered[0]
@@ -187,6 +200,9 @@ def _say_nothing(found: MissDiagnosis) -> int:
     """Say why there is nothing to change. Returns the exit status."""
     if found.listed_now:
         output.say(f"{found.tool} is in the next list; nothing has to change.")
+        return 0
+    if found.lifted:
+        output.say(f"{found.tool}: nothing has to change any more: {found.lifted}.")
         return 0
     miss = found.miss
     way = miss.change or f"it is not known which tool was needed; the conversation tells: foretool misses {miss.id}"
@@ -216,15 +232,19 @@ def _choose(fixes: Sequence[MeasuredFix], *, agreed: bool) -> MeasuredFix | None
         return fixes[0]
     if not sys.stdin.isatty():
         raise click.UsageError("there is nobody to ask: add --yes, or --dry-run to change nothing")
-    if len(fixes) == 1:
-        return fixes[0] if click.confirm("Make this change?") else None
     numbers = [str(number) for number in range(1, len(fixes) + 1)]
+    is_one = len(fixes) == 1
     answer: str = click.prompt(
-        "Which one? n makes none", type=click.Choice([*numbers, "y", "n", "0"]), default="n", show_choices=False
+        "Make this change? [y/N]" if is_one else "Which one? n makes none",
+        type=click.Choice([*numbers, "y", "n", "0"]),
+        default="n",
+        show_choices=False,
+        show_default=not is_one,
     )
-    if answer == "y":
+    if answer == "y" and not is_one:
         return next((each for each in fixes if each.is_advised), None)
-    return fixes[numbers.index(answer)] if answer in numbers else None
+    chosen = "1" if answer == "y" else answer
+    return fixes[numbers.index(chosen)] if chosen in numbers else None
 
 
 def _run(line: str, path: Path | None, *, agreed: bool, dry_run: bool) -> int:

@@ -38,7 +38,14 @@ from foretool.storage.records import Cause, Miss, MissCount, Policy, Tool, ToolI
 FOR: Final = "Used for:"
 _LATEST_CALLS: Final = 10_000
 """Calls among which one that worked is looked for."""
-_NOT_BY_LIST: Final[tuple[Cause, ...]] = ("offline", "failing", "preparing")
+_LIFTED: Final[dict[Cause, str]] = {
+    "gone": "its server is in use again",
+    "denied": "no rule, profile or review keeps it away now",
+    "offline": "its server works again",
+    "preparing": "search by meaning is ready now",
+}
+"""Causes that are not of the list, and what is said once they have ended: no change of a list would have helped."""
+_NOT_BY_LIST: Final[tuple[Cause, ...]] = (*_LIFTED, "failing")
 """Causes for which a tool is missed in the list or out of it."""
 DOUBTFUL: Final = "nothing on record shows that these words were for this tool"
 _MOST_WORDS: Final = 200
@@ -182,6 +189,12 @@ class MeasuredFix(Struct, frozen=True):
         return all(each.low == each.mean == each.high == 0.0 for each in parts)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether it is made only by its name because it spares nothing. What the user has kept out is in no task on
+        record, so these say nothing of letting it in."""
+        return self.spares_nothing and self.fix.kind not in GUARDED
+
+    @property
     def is_advised(self) -> bool:
         """Whether it may be made where nobody names it: as far as is known it helps, and it belongs to the tool."""
         if self.fix.is_doubtful or self.is_worse:
@@ -214,6 +227,8 @@ class MissDiagnosis(Struct, frozen=True):
     listed_now: bool | None
     """Whether the list of the next client has the tool; None if the tool is not known."""
     fixes: tuple[Fix, ...]
+    lifted: str = ""
+    """Why nothing has to change any more, where what kept the tool away has ended; else ""."""
 
 
 class FixProblem(Exception):
@@ -227,7 +242,9 @@ def diagnose_miss(app: App, miss: Miss) -> MissDiagnosis:
     why = say_why(miss)
     if tool is None and miss.noticed == "nothing_found" and (aside := _name_unsearched(app, finder.profile)):
         why = f"{why or CAUSES[miss.cause]}; tools of these servers were not there to be found: {', '.join(aside)}"
-    return MissDiagnosis(miss, why, tool.id if tool is not None else miss.tool, listed, tuple(finder.find()))
+    return MissDiagnosis(
+        miss, why, tool.id if tool is not None else miss.tool, listed, tuple(finder.find()), finder.lifted
+    )
 
 
 def _name_unsearched(app: App, profile: Profile) -> list[str]:
@@ -274,6 +291,15 @@ class _Finder:
         self.tool = self._find_tool()
         self.is_listed = self.tool.id in offline.view(app, self.profile).shown if self.tool is not None else None
         """Whether the list of the next client has the tool; None if the tool is not known."""
+        is_there = self.tool is not None and app.policy.reach(self.profile).finds(self.tool)
+        works = is_there and self._does_not_work is None
+        self.lifted: str = _LIFTED.get(miss.cause, "") if works else ""
+
+    @property
+    def _does_not_work(self) -> str | None:
+        """The server of the tool, where it is known to fail now."""
+        server = self.tool.upstream if self.tool is not None else ""
+        return server if self._app.upstreams.failure(server) is not None else None
 
     def _find_tool(self) -> Tool | None:
         """Return the tool that was needed, if it is there."""
@@ -303,7 +329,9 @@ class _Finder:
             yield from self._rename(tool)
         elif miss.noticed != "shell" and self._is_listed_to_such(tool):
             return  # nobody has to search for it by now
-        elif miss.cause != "preparing":
+        elif miss.cause == "offline" and (server := self._does_not_work) is not None:
+            yield _ask_doctor(server)
+        elif miss.cause not in _LIFTED:
             is_of_list = miss.noticed not in ("search", "nothing_found") and miss.cause not in ("gate", "unknown")
             if is_of_list:
                 yield from self._list(tool)
@@ -330,12 +358,16 @@ class _Finder:
         gone = app.catalog.meanings.why_gone(name) if name else None
         server = gone.upstream if gone is not None else found[0] if found is not None else ""
         if server in app.config.disabled:
-            yield _fix("enable", f"enable server {server}", ConfigChange(("servers", server, "disabled"), False))
+            yield _fix(
+                "enable",
+                f"enable server {server} (foretool enable {server})",
+                ConfigChange(("servers", server, "disabled"), False),
+            )
         elif server in app.config.servers and gone is not None:
             own = found[1] if found is not None else name
             yield from self._include(server, own)
         elif server in app.config.broken or (server and server in app.upstreams.unlisted()):
-            yield Fix("doctor", f"it says why server {server} does not work", command=f"foretool doctor {server}")
+            yield _ask_doctor(server)
 
     def _include(self, server: str, own: str) -> Iterator[Fix]:
         """Yield what makes a server offer one of its tools again."""
@@ -482,6 +514,10 @@ def alias(catalog: Catalog, tool: Tool, name: str) -> Fix:
     """Return the change that gives a tool another name."""
     change = ConfigChange(("servers", tool.upstream, "tools", tool.name, "name"), name)
     return Fix("alias", f"name {tool.id} {catalog.overrides.exposed(tool.upstream, name)}", (change,))
+
+
+def _ask_doctor(server: str) -> Fix:
+    return Fix("doctor", f"it says why server {server} does not work", command=f"foretool doctor {server}")
 
 
 def _fix(kind: Kind, what: str, *changes: ConfigChange, tokens: int = 0) -> Fix:

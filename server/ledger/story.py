@@ -99,6 +99,9 @@ def _say_why_not_shown(miss: Miss) -> str:
 
 
 _DENIED: Final = (
+    ("add it again", "its server is not in the config"),
+    ("foretool enable", "its server is disabled"),
+    ('see its "include"', "the entry of its server excludes it"),
     ("remove ", "a rule of the config refuses it"),
     ("add ", "the profile does not have its server"),
     ("foretool review", "it waits for your approval"),
@@ -110,8 +113,13 @@ _DENIED: Final = (
 def name_miss(miss: Miss) -> str:
     """Return what was missed: a tool, a name, or what a search was for."""
     if miss.kind != "search":
-        return miss.tool or UNKNOWN_TOOL
+        return miss.tool or EMPTY_NAME
     return f"a search that did not show {miss.tool}" if miss.tool else UNKNOWN_TOOL
+
+
+def name_counted(count: MissCount) -> str:
+    """Return the tool or the name that was missed so often; "" for searches after which no tool was called."""
+    return count.tool or (EMPTY_NAME if count.kind == "name" else "")
 
 
 def count_kinds(counts: Sequence[MissCount]) -> tuple[int, int, int]:
@@ -166,6 +174,8 @@ _PROMPT_S: Final = 600.0
 """A prompt belongs to a miss that comes within this time."""
 UNKNOWN_TOOL: Final = "a search after which no tool was called"
 """What stands for the tool that such a search was for."""
+EMPTY_NAME: Final = 'the name ""'
+"""What stands for the name of a call that gave none."""
 
 Kind = Literal["session", "prompt", "list", "named", "search", "miss", "call"]
 _ORDER: Final[tuple[Kind, ...]] = ("session", "prompt", "list", "named", "search", "miss", "call")
@@ -336,11 +346,11 @@ def tell_miss(miss: Miss) -> StoryStep:
 def _tell_need(miss: Miss) -> str:
     if miss.kind == "search" and miss.change == UNNAMED:
         return f"asked for {miss.tool} by name, which no server has"
-    if miss.kind == "search" or not miss.tool:
+    if miss.kind == "search" or (not miss.tool and miss.kind == "tool"):
         unseen = f", was not shown {miss.tool}" if miss.tool else ""
         return f"searched{unseen}, and called no tool"
     if miss.kind == "name":
-        return f"called {miss.tool}, which no server has"
+        return f"called {name_miss(miss)}, which no server has"
     if miss.noticed in ("call", "bridge") and miss.recovered == "no":
         return f"needed {miss.tool}, and could not call it"
     return f"needed {miss.tool}, which it did not see"

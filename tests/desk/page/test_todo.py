@@ -65,6 +65,14 @@ def test_a_tool_is_told_with_all_its_misses_and_one_that_never_worked_is_not_to_
     assert state.missed is not None and (state.missed.tool, state.missed.count) == (WEATHER, 2)
 
 
+def test_a_tool_that_the_config_or_a_rule_kept_away_is_not_to_be_listed(tmp_path: Path) -> None:
+    path = write_config(tmp_path, list_tokens=1)
+    with fill(path) as store:
+        missed = replace(MISS, session="s1", at=time.time(), tool="sky__moon", change="foretool enable sky", call=0)
+        store.calls.record([], [replace(missed, cause=cause) for cause in ("gone", "denied", "offline")])
+    assert not [each for each in read_overview(load(path), ALL).todo if "sky__moon" in each.what]
+
+
 def test_many_of_a_kind_are_one_thing_to_do(tmp_path: Path) -> None:
     names = [f"s{number}" for number in range(5)]
     path = write_config(tmp_path, {name: {"command": name} for name in names})

@@ -14,6 +14,7 @@ from foretool.server.commands import one_miss
 from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
+from foretool.storage.records import ToolId
 
 
 @pytest.fixture
@@ -36,8 +37,10 @@ def fix(path: Path, *arguments: str) -> int:
 def test_a_fix_says_its_effect_keeps_comments_and_is_taken_back(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = path.read_bytes()
     assert fix(path, "2", "--yes") == 1, "what changes nothing on record is not made unless it is named"
-    assert "--yes alone does not pin sky__moon (over 1 task: it would have spared no" in capsys.readouterr().err
-    assert fix(path, "2", "--dry-run") == 0
+    err = capsys.readouterr().err
+    assert "pin sky__moon: over 1 task: it would have spared no miss and no search" in err
+    assert err.endswith("to make it all the same, add --change pin\n")
+    assert fix(path, "2", "--dry-run") == 1 and fix(path, "2", "--change", "pin", "--dry-run") == 0
     assert path.read_bytes() == before
     assert fix(path, "2", "--change", "pin", "--yes") == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -72,11 +75,11 @@ def test_the_user_is_asked_before_a_change(
 ) -> None:
     before = path.read_bytes()
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr(one_miss.click, "confirm", lambda *_, **__: False)
-    assert fix(path, "2") == 1
+    monkeypatch.setattr(one_miss.click, "prompt", lambda *_, **__: "n")
+    assert fix(path, "2", "--change", "pin") == 1
     assert "Nothing was changed." in capsys.readouterr().out and path.read_bytes() == before
-    monkeypatch.setattr(one_miss.click, "confirm", lambda *_, **__: True)
-    assert fix(path, "2") == 0
+    monkeypatch.setattr(one_miss.click, "prompt", lambda *_, **__: "y")
+    assert fix(path, "2", "--change", "pin") == 0
     assert path.read_bytes() != before
 
 
@@ -92,7 +95,7 @@ def test_another_command_is_named_and_not_run_unasked(path: Path, capsys: pytest
 def test_nothing_is_written_where_nobody_can_be_asked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = path.read_bytes()
     monkeypatch.setattr("sys.stdin.isatty", lambda: False)
-    assert fix(path, "2") == 2
+    assert fix(path, "2", "--change", "pin") == 2
     assert path.read_bytes() == before
 
 
@@ -139,6 +142,31 @@ def test_a_server_that_does_not_work_is_for_doctor_and_nothing_is_asked(
     assert run(["misses", str(id), "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "foretool doctor brave" in out and "--fix" not in out, "it would change nothing"
+
+
+def test_a_cause_that_has_ended_leaves_nothing_to_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path, list_tokens=1)
+    with fill(path) as store:
+        store.catalog.save_exposed_names({ToolId("sky__moon"): ("sky", "moon")})
+        gone = replace(MISS, tool="sky__moon", noticed="call", cause="gone", query="", call=0, recovered="no")
+        store.calls.record([], [replace(gone, change="foretool enable sky")])
+    assert run(["disable", "sky", "--config", str(path)]) == 0
+    capsys.readouterr()
+    assert run(["misses", "2", "--config", str(path)]) == 0
+    assert "foretool enable sky" in capsys.readouterr().out
+    assert fix(path, "2", "--dry-run") == 0
+    assert capsys.readouterr().out.startswith(
+        "sky__moon was missed (its server is disabled). What would have shown it:\n"
+        "1  enable: enable server sky (foretool enable sky)\n"
+    )
+    assert run(["enable", "sky", "--config", str(path)]) == 0
+    capsys.readouterr()
+    assert run(["misses", "2", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "nothing any more: its server is in use again" in out and "pin" not in out and "--fix" not in out
+    before = path.read_bytes()
+    assert fix(path, "2", "--yes") == 0 and path.read_bytes() == before
+    assert "nothing has to change any more: its server is in use again" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("typed", "status"), [("y", 0), ("", 1), ("1", 0), ("n", 1), ("0", 1)])

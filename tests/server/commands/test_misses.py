@@ -109,6 +109,19 @@ def test_searches_without_a_call_are_counted_apart_from_hidden_tools(
     assert rows["sky__forecast"] == 1, "tools and misses count the same"
 
 
+def test_a_call_without_a_name_is_no_search(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nameless = replace(MISS, tool="", noticed="unknown_name", cause="unknown", recovered="no", call=0, query="")
+    vain = replace(nameless, noticed="search", query="book a table")
+    with open_store(path.parent / "foretool.sqlite3") as store:
+        store.calls.record([], [nameless, vain])
+    assert run(["misses", "--json", "--config", str(path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(each["name"], each["count"]) for each in told["groups"]][1:] == [('the name ""', 1), ("", 1)]
+    assert run(["misses", "2", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith('2  the name ""') and 'called the name "", which no server has' in out
+
+
 def test_tools_stand_before_the_many_searches_that_led_to_no_call(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,8 +22,9 @@ from foretool.server.ledger.fixes import (
     edit_config,
     name_for,
 )
+from foretool.server.upstreams.failure_memory import digest_entry
 from foretool.storage.opening import open_store
-from foretool.storage.records import Definition, Discovery, Exposure, Miss, SessionRecord, Tool, ToolId
+from foretool.storage.records import Definition, Discovery, Exposure, Failure, Miss, SessionRecord, Tool, ToolId
 from foretool.storage.steps import finish
 
 TASKS = [("phase of the moon", ["sky__moon"]), ("add two numbers", ["calc__add"])] * 3
@@ -140,6 +141,24 @@ def test_what_the_config_keeps_away_may_be_let_in(
         store.catalog.save_exposed_names({ToolId("sky__moon"): ("sky", "moon")})
     (fix,) = found(path, DENIED).fixes
     assert (fix.kind, [each.text for each in fix.changes]) == (kind, changes)
+
+
+@pytest.mark.parametrize("cause", ["gone", "denied", "offline", "preparing"])
+def test_no_list_cures_what_kept_a_tool_away_and_has_ended(tmp_path: Path, cause: Any) -> None:
+    path = write_recorded(tmp_path, TASKS, list_tokens=320)
+    assert kinds(path) != [], "the list lacks the tool"
+    diagnosis = found(path, replace(DENIED, cause=cause))
+    assert diagnosis.fixes == () and diagnosis.lifted
+
+
+def test_a_server_that_fails_again_is_for_doctor_although_its_tools_are_known(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS, list_tokens=320)
+    config = loader.load(path)
+    with open_store(config.storage) as store:
+        digest = digest_entry(config.servers["sky"])
+        store.serving.save_failure(Failure("sky", digest, "FT201", "away", 1.0, 1.0, 1, 1.0))
+    diagnosis = found(path, replace(DENIED, cause="offline"))
+    assert [each.command for each in diagnosis.fixes] == ["foretool doctor sky"] and not diagnosis.lifted
 
 
 def test_a_class_of_tools_stays_refused(tmp_path: Path) -> None:
