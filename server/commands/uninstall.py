@@ -21,7 +21,7 @@ from foretool.server.config import keyrings
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load, parse
-from foretool.server.config.places import find_place
+from foretool.server.config.places import find_place, own_file
 from foretool.server.local.opening import forget_answers
 from foretool.server.setup import changes, client_hooks, leaving
 from foretool.server.setup.changes import ChangeError, FileChange
@@ -30,7 +30,7 @@ from foretool.server.setup.clients import client_files, this_machine
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.installation import Command, measure_folder, this_installation
 from foretool.server.setup.scan import scan
-from foretool.storage.places import ServerAddress, StorePlace, local_folder, made_folder
+from foretool.storage.places import ServerAddress, StorePlace, local_file, local_folder, made_folder
 
 
 @click.command("uninstall")
@@ -71,8 +71,8 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
         is_folder = Path(folder).is_dir()
         kept = f"{what}, {output.size(_measure_kept(Path(folder), made))}" if is_folder else what
         output.say_paragraph(f"Stays: {folder} ({kept}).", "", "  ")
-        if is_folder:
-            output.say(f"  To delete it: rm -r {shlex.quote(folder)}")
+        if Path(folder).exists():
+            output.say(f"  To delete it: rm {'-r ' if is_folder else ''}{shlex.quote(folder)}")
     output.say("\nTo uninstall the program:", "bold")
     before = None if agreed_now else partial(_delete_made, made)
     return run_commands(installed.uninstall, "Run this?", agreed=agreed, dry_run=dry_run, before=before)
@@ -135,10 +135,12 @@ def _change(planned: list[FileChange], place: Path, *, agreed: bool) -> bool:
 
 def _made(place: Path) -> Path | None:
     """Return the folder of the files that foretool has made of installed packages, which it makes again when it needs
-    them; None if there is none."""
+    them; None if there is none, or if it lies beside a store in a folder of the user."""
     storage = _storage(place)
     folder = made_folder(storage) if storage is not None else None
-    return folder if folder is not None and folder.is_dir() else None
+    if storage is None or folder is None or folder.parent != _store_folder(storage, place):
+        return None
+    return folder if folder.is_dir() else None
 
 
 def _describe_made(folder: Path) -> str:
@@ -161,9 +163,9 @@ def _measure_kept(folder: Path, made: Path | None) -> int:
 
 
 def _data(place: Path) -> dict[str, str]:
-    """Return the folders and databases that hold the user's data, and what they hold."""
+    """Return the folders, files and databases that hold the user's data, and what they hold."""
     what = "your config and copies of the files that foretool changed, with the secrets of your servers"
-    found = {str(place.parent): what}
+    found = _own_folder(own_file(os.environ).parent, (place, place.parent / changes.FOLDER), what)
     storage = _storage(place)
     if storage is None:
         return found
@@ -171,19 +173,35 @@ def _data(place: Path) -> dict[str, str]:
     if isinstance(storage, ServerAddress):
         found[str(storage)] = f"{recorded}; others may use it too"
         recorded = "what belongs to that database on this machine"
-    folder = local_folder(storage)
-    if folder is not None and folder != place.parent and folder.exists():
-        found[str(folder)] = recorded
-    return found
+    if (file := local_file(storage)) is not None:
+        files = [file, *(file.with_name(f"{file.name}-{end}") for end in ("wal", "shm"))]
+        found = {**_own_folder(_store_folder(storage, place), files, recorded), **found}
+    return dict(sorted(found.items(), key=lambda each: each[1] != what))
+
+
+def _own_folder(ours: Path | None, files: Sequence[Path], what: str) -> dict[str, str]:
+    """Return the folder of these files where it is foretool's own, or else the files: others of the user lie beside
+    them. What does not exist is left out."""
+    kept = [ours] if ours == files[0].parent else files
+    return {str(each): what for each in kept if each is not None and each.exists()}
 
 
 def _storage(place: Path) -> StorePlace | None:
     """Return where the records are, as a config says, or the place without one, which `foretool init --undo` deletes;
     None if the config cannot be read."""
     try:
-        return load(place).storage if place.exists() else parse(b'{"mcpServers": {}}', place).storage
+        return load(place).storage if place.exists() else _default_storage(place)
     except ConfigError:
         return None
+
+
+def _store_folder(storage: StorePlace, place: Path) -> Path | None:
+    """Return the folder in which only foretool's files are: that of a database, or the default one of a file."""
+    return local_folder(storage if isinstance(storage, ServerAddress) else _default_storage(place))
+
+
+def _default_storage(place: Path) -> StorePlace:
+    return parse(b'{"mcpServers": {}}', place).storage
 
 
 def run_commands(

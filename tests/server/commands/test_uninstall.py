@@ -162,3 +162,25 @@ def _report(capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     assert run(["uninstall", "--json"]) == 0
     return capsys.readouterr().out
+
+
+@requirement("manage:uninstall")
+def test_what_stays_is_what_exists_and_no_folder_that_holds_other_things(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["uninstall", "--dry-run"]) == 0
+    assert "Stays" not in capsys.readouterr().out
+    assert run(["uninstall", "--json"]) == 0 and json.loads(capsys.readouterr().out)["data"] == {}
+    (home / "encoders").mkdir()
+    (home / "encoders/letter.txt").write_text("mine")
+    for name in ("store.db", "store.db-wal"):
+        (home / name).write_bytes(b"")
+    mine = home / "servers.json"
+    mine.write_text(json.dumps({"mcpServers": {}, "foretool": {"storage": str(home / "store.db")}}))
+    assert run(["uninstall", "--dry-run", "--config", str(mine)]) == 0
+    out = capsys.readouterr().out
+    assert [line for line in out.splitlines() if "To delete it" in line] == [
+        f"  To delete it: rm {home / name}" for name in ("servers.json", "store.db", "store.db-wal")
+    ]
+    assert run(["uninstall", "--yes", "--config", str(mine)]) == 0 and (home / "encoders/letter.txt").exists()
+    assert "rm -r" not in out and f"Stays: {mine} (your config and copies" in out
