@@ -141,7 +141,7 @@ class Answering:
         self.prompts = PromptHook(store.tasks, clients, search, self.predictor, policy, clock)
         self.prompt_answers = PromptAnswers(clients, search, catalog, known.recorder, policy, live, self.prompts)
         self.shell_reports = ShellReports(
-            self.prompt_answers.sessions_in, search, catalog, known.recorder, policy, live
+            self.prompt_answers.sessions_of, search, catalog, known.recorder, policy, live
         )
 
     def find_instructions(self) -> Instructions | None:

@@ -245,7 +245,7 @@ def ask_proxy(asked: HookPrompt, options: HintOptions, patience_s: float) -> str
     """Return what the running proxy says, "" for nothing; None if none answers in time."""
     question = {
         "prompt": asked.text[: MOST_TEXT + AHEAD].encode("utf-8", "replace").decode(), "at": asked.at,
-        "session": asked.session, "cwd": asked.folder,
+        "session": asked.session, "cwd": asked.folder, "client": options.client,
     }  # fmt: skip
     said = (_ask("hint", question, options, asked.folder, patience_s) or {}).get("text")
     return said if isinstance(said, str) else None
@@ -301,7 +301,7 @@ def answer_by_words(asked: HookPrompt, options: HintOptions) -> str:
     with open_store(config.storage, busy_ms=50) as store:
         # The store may be busy or full, and the hint is still useful.
         with contextlib.suppress(StorageError):
-            _keep(asked, config, store)
+            _keep(asked, options, config, store)
         hint = _name_tools(config, store, asked.text[:_MOST_SEARCHED], options.profile)
         if hint.tools:
             shown = Exposure(asked.session, asked.at, "frozen", 0, hint.tools, hint.tokens, "prompt")
@@ -316,7 +316,7 @@ def keep_prompt(asked: HookPrompt, options: HintOptions) -> None:
     from foretool.storage.opening import open_store
 
     with open_store(config.storage) as store:
-        _keep(asked, config, store)
+        _keep(asked, options, config, store)
 
 
 def _load(options: HintOptions) -> Config:
@@ -330,7 +330,7 @@ def _load(options: HintOptions) -> Config:
     return config
 
 
-def _keep(asked: HookPrompt, config: Config, store: Store) -> None:
+def _keep(asked: HookPrompt, options: HintOptions, config: Config, store: Store) -> None:
     """Store the prompt, if the config wants that. Raises `StorageError`."""
     if config.settings.record == "off":
         return
@@ -339,7 +339,8 @@ def _keep(asked: HookPrompt, config: Config, store: Store) -> None:
 
     store.hide(lambda: config.secrets)
     kept = clean_beginning(asked.text, config.secrets.redact, MOST_TEXT, AHEAD)
-    store.tasks.add_prompt(Prompt(asked.at, kept.encode("utf-8", "replace").decode(), asked.session, asked.folder))
+    clean = kept.encode("utf-8", "replace").decode()
+    store.tasks.add_prompt(Prompt(asked.at, clean, asked.session, asked.folder, options.client))
 
 
 def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:

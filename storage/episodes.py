@@ -12,7 +12,7 @@ import heapq
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from math import inf
 from typing import Final
 
@@ -160,13 +160,18 @@ def _chats(key: str, events: list[Event]) -> dict[str, list[Event]]:
 
 
 def _addressed(prompts: Iterable[Prompt], events: Sequence[tuple[float, str]]) -> Iterator[tuple[str, Event]]:
-    """Yield each prompt with the conversation that does something next, if that is soon."""
+    """Yield each prompt with the conversation that does something next, if that is soon; one whose session is known
+    with a conversation of that session."""
     place = 0
     for prompt in prompts:
         while place < len(events) and events[place][0] < prompt.at:
             place += 1
-        if place < len(events) and events[place][0] - prompt.at <= PROMPT_S:
-            yield events[place][1], Event(prompt.at, "prompt", prompt.text)
+        for at, name in islice(events, place, None):
+            if at - prompt.at > PROMPT_S:
+                break
+            if not prompt.owner or name.partition("/")[0] == prompt.owner:
+                yield name, Event(prompt.at, "prompt", prompt.text)
+                break
 
 
 def _unanswered(prompts: Iterable[Prompt], conversations: Mapping[str, Sequence[Event]]) -> list[Episode]:

@@ -408,7 +408,18 @@ class Prompt(Struct, frozen=True):
     """The client's own id of its conversation; not the key of a `SessionRecord`."""
     cwd: str = ""
     """The folder the client works in."""
+    client: str = ""
+    """The client whose hook it came from, as `foretool hint --client` spells it."""
+    owner: str = ""
+    """The key of the `SessionRecord` whose user wrote it, where only one can be meant; else ""."""
     id: int = 0
+
+    def may_be_of(self, session: str, client: str) -> bool:
+        """Return whether it may be what the user of this session asked; `client`: what that session's client calls
+        itself. Records of older versions name no client, so they may be anyone's."""
+        if self.owner:
+            return self.owner == session
+        return self.client in client.lower()
 
 
 class StepRecord(Struct, frozen=True):

@@ -54,10 +54,16 @@ def keep_sizes_of_all_tools(run: Run) -> None:
     run("ALTER TABLE upstreams ADD COLUMN likeness text COLLATE \"C\" NOT NULL DEFAULT ''")
 
 
+def keep_owners_of_prompts(run: Run) -> None:
+    """Keep which client's hook a prompt came from, and whose session it belongs to."""
+    for name in ("client", "owner"):
+        run(f"ALTER TABLE prompts ADD COLUMN {name} text COLLATE \"C\" NOT NULL DEFAULT ''")
+
+
 _STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("first_probability", add_first_probability), ("misses_by_kind", count_misses_by_kind),
     ("refused_and_failed_calls", count_refused_and_failed_calls),
-    ("sizes_of_all_tools", keep_sizes_of_all_tools),
+    ("sizes_of_all_tools", keep_sizes_of_all_tools), ("owners_of_prompts", keep_owners_of_prompts),
 )  # fmt: skip
 """The steps after `BASE`, in order. What a released step creates never changes."""
 NEWEST: Final = BASE + len(_STEPS)

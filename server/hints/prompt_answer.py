@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from foretool.retrieval.ranking import Query
 from foretool.server.catalog.names import CALL_WRITE
 from foretool.server.catalog.search import Search
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 _RANKED: Final = 50
 """How many tools are ranked; the profile may leave some of them out."""
+_MOST_CLIENT: Final = 40
+"""Characters of the client's name that a hook gives."""
 _LARGEST: Final = 512 * 1024
 """Bytes of a question: a character may take twelve."""
 
@@ -59,8 +63,9 @@ class PromptAnswers:
     def _answer(self, hello: Hello, question: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
         prompt = read_question(question, self._recorder.now())
         profile = self._config.profile(hello.profile)
-        self._record(prompt)
-        hint = self.write(prompt, profile, self._session_of(profile.name, prompt.cwd or hello.folder))
+        session = self._session_of(profile.name, prompt.cwd or hello.folder, prompt.client)
+        self._record(prompt, session.record.key if session is not None else "")
+        hint = self.write(prompt, profile, session)
         reply({"text": hint.text})
         loop = asyncio.get_running_loop()
         # Once the hook has its answer: an encoder that is not open yet takes part from the next prompt on.
@@ -83,25 +88,30 @@ class PromptAnswers:
             self._note_shown(hint, prompt, session)
         return hint
 
-    def _record(self, prompt: Prompt) -> None:
+    def _record(self, prompt: Prompt, owner: str) -> None:
         if not self._config.keeps_text:
             return
         kept = clean_beginning(prompt.text, self._config.redact, MOST_TEXT, AHEAD)
         clean = kept.encode("utf-8", "replace").decode()
-        self._recorder.add_prompt(Prompt(prompt.at, clean, prompt.session, prompt.cwd))
+        self._recorder.add_prompt(replace(prompt, text=clean, owner=owner))
 
-    def _session_of(self, profile: str, folder: str) -> Session | None:
+    def _session_of(self, profile: str, folder: str, client: str) -> Session | None:
         """Return the session whose user wrote the prompt, where only one can be meant."""
-        likely = self.sessions_in(profile, folder)
+        likely = self.sessions_of(profile, folder, client)
         return likely[0] if len(likely) == 1 else None
 
-    def sessions_in(self, profile: str, folder: str) -> list[Session]:
-        """Return the sessions that a hook which runs in a folder may speak of."""
-        return [
+    def sessions_of(self, profile: str, folder: str, named: str) -> list[Session]:
+        """Return the sessions that the hook of a client (`named`, "" if it is not known) which runs in a folder may
+        speak of: those of a client of that name. A client of another name is meant only where no other is connected."""
+        likely = [
             client.session
             for client in self._clients
             if client.profile.name == profile and client.session is not None and self._hook.may_be_of(client, folder)
         ]
+        if not named:
+            return likely
+        own = [each for each in likely if named in each.record.client.lower()]
+        return own or (likely if len(self._clients) == 1 else [])
 
     def _likely(self, lines: tuple[str, ...], profile: Profile, session: Session | None) -> Iterator[Tool]:
         """Yield the tools that fit the prompt, best first; none if that is not likely of any."""
@@ -152,4 +162,5 @@ def read_question(question: dict[str, Any], now: float) -> Prompt:
         raise ValueError("prompt: expected a text")
     is_time = isinstance(at, int | float) and math.isfinite(at) and abs(now - at) < 60
     session, cwd = (str(question.get(key) or "")[:4096] for key in ("session", "cwd"))
-    return Prompt(float(at) if is_time and at is not None else now, text, session, cwd)
+    client = str(question.get("client") or "")[:_MOST_CLIENT]
+    return Prompt(float(at) if is_time and at is not None else now, text, session, cwd, client)

@@ -40,10 +40,10 @@ class ShellReports:
     """Records a miss for each shell command, reported by a client's hook, that a tool would have served."""
 
     def __init__(
-        self, sessions: Callable[[str, str], Sequence[Session]], search: Search, catalog: Catalog, recorder: Recorder,
-        policy: TrustPolicy, config: LiveConfig,
+        self, sessions: Callable[[str, str, str], Sequence[Session]], search: Search, catalog: Catalog,
+        recorder: Recorder, policy: TrustPolicy, config: LiveConfig,
     ) -> None:  # fmt: skip
-        """`sessions` returns those of a profile that a folder may belong to, the oldest first."""
+        """`sessions` returns those of a profile that a client's hook in a folder may speak of, the oldest first."""
         self._sessions = sessions
         self._search = search
         self._catalog = catalog
@@ -74,9 +74,8 @@ class ShellReports:
     def _session_of(self, profile: str, folder: str, client: str) -> Session | None:
         """Return the session of the client that ran a command: the shell may have gone into a folder of its folder."""
         for place in (folder, *map(str, Path(folder).parents)):
-            if likely := self._sessions(profile, place):
-                own = [each for each in likely if client and client in each.record.client.lower()]
-                return (own or likely)[-1]  # two windows of one client have the same list
+            if likely := self._sessions(profile, place, client):
+                return likely[-1]  # two windows of one client have the same list
         return None
 
     def _note(self, shapes: Sequence[Shape], profile: Profile, session: Session) -> None:

@@ -172,6 +172,8 @@ _MOST_OTHERS: Final = 400
 """Misses of the session that are read for calls of names that no server has, which are misses alone."""
 _PROMPT_S: Final = 600.0
 """A prompt belongs to a miss that comes within this time."""
+_MOST_PROMPTS: Final = 100
+"""Prompts of all clients among which that of the miss is looked for."""
 UNKNOWN_TOOL: Final = "a search after which no tool was called"
 """What stands for the tool that such a search was for."""
 EMPTY_NAME: Final = 'the name ""'
@@ -260,23 +262,26 @@ def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[Story
     """Return what happened in the session of a miss before and after it, in order. `prompts`: also what the user asked;
     on record that belongs to no session, and so to no profile."""
     since, until = miss.at - _BEFORE_S, miss.at + _AFTER_S
-    asked = store.tasks.prompts(miss.at - _PROMPT_S, 1, miss.at) if prompts else []
-    found = [StoryStep(each.at, "prompt", each.text, 0) for each in asked]
+    asked = store.tasks.prompts(miss.at - _PROMPT_S, _MOST_PROMPTS, miss.at) if prompts else []
+    session = store.sessions.get(miss.session)
+    client = session.client if session is not None else ""
+    own = [each for each in asked if each.may_be_of(miss.session, client)]
+    found = [StoryStep(each.at, "prompt", each.text, 0) for each in own[:1]]
     found += [tell_list(shown) for shown in store.sessions.exposures(miss.session) if shown.at <= until]
     searches = store.discoveries.of_session(miss.session, since, until)
     steps = {search.id: tell_search(search) for search in searches}
     found += steps.values()
     others = store.browsing.misses_of(miss.session, _MOST_OTHERS)
     found += [tell_miss(each) for each in others if each.kind == "name" and each.id != miss.id and each.at <= until]
-    own = replace(tell_miss(miss), is_own=True)
+    missed = replace(tell_miss(miss), is_own=True)
     # (time, order at one time, step)
-    placed = [(step.at, _ORDER.index(step.kind), step) for step in (*found, own)]
+    placed = [(step.at, _ORDER.index(step.kind), step) for step in (*found, missed)]
     revealed = store.calls.get(miss.call) if miss.call else None
     for call in store.calls.of_session(miss.session, since, until):
         is_later = revealed is None or call.id >= revealed.id
         placed.append((call.at, _ORDER.index("call" if is_later else "search"), tell_call(call)))
     ordered = sorted(placed, key=lambda each: each[:2])
-    place = next(at for at, each in enumerate(ordered) if each[2] is own)
+    place = next(at for at, each in enumerate(ordered) if each[2] is missed)
     before, after = ordered[:place], ordered[place + 1 :]
     # The list that the client had is part of the story, however long ago it was sent.
     lists = [each for each in before if each[2].kind == "list"][-1:]
@@ -284,7 +289,7 @@ def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[Story
     paid = [each for each in before[:-_STEPS_BEFORE] if any(each[2] is steps[id] for id in charged)]
     recent = [each for each in before[-_STEPS_BEFORE:] if each not in lists]
     told = sorted([*lists, *paid, *recent], key=lambda each: each[:2])
-    return (*(step for _, _, step in told), own, *(step for _, _, step in after[:_STEPS_AFTER]))
+    return (*(step for _, _, step in told), missed, *(step for _, _, step in after[:_STEPS_AFTER]))
 
 
 def _find_charged(miss: Miss, searches: Sequence[Discovery]) -> set[int]:

@@ -19,7 +19,7 @@ _DISCOVERIES = Table(
     {"names": STRINGS, "matches": Decoder(tuple[Match, ...])},
     said=("task", "names", "handle"),
 )
-PROMPTS = Table("prompts", Prompt, said=("text", "session", "cwd"))
+PROMPTS = Table("prompts", Prompt, said=("text", "session", "cwd", "client"))
 _STEPS = Table(
     "steps",
     StepRecord,

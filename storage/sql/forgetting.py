@@ -54,7 +54,7 @@ _TABLES: Final = (
         "exposures", "at", "session",
         f"list IN (SELECT id FROM lists WHERE {_NAMES_TOOL.format(column='lists.tools')})",  # noqa: S608  # a constant
     ),
-    _Table("prompts", "at", "session", "", ("text", "cwd"), "text"),
+    _Table("prompts", "at", "session", "", ("text", "cwd", "client"), "text"),
     _Table("steps", "at", "session", _NAMES_TOOL.format(column="tools"), ("task", "error", "fragments"), "task"),
     _Table("sessions", "started_at", "key", "", ("client", "version", "profile")),
     _Table("clients", "last_seen", "", "", ("client", "version")),

@@ -56,9 +56,15 @@ def m030_sizes_of_all_tools(db: Database) -> None:
     db.table("upstreams").add_column("likeness", str, not_null_default="")
 
 
+def m031_owners_of_prompts(db: Database) -> None:
+    """Keep which client's hook a prompt came from, and whose session it belongs to."""
+    for name in ("client", "owner"):
+        db.table("prompts").add_column(name, str, not_null_default="")
+
+
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     m027_first_probability, m028_misses_by_kind, m029_refused_and_failed_calls,
-    m030_sizes_of_all_tools,
+    m030_sizes_of_all_tools, m031_owners_of_prompts,
 )  # fmt: skip
 """The steps after `BASE`, in order. What a released step creates never changes."""
 NEWEST: Final = BASE + len(MIGRATIONS)

@@ -201,7 +201,7 @@ CREATE TABLE "prompts" (
    "session" TEXT NOT NULL,
    "cwd" TEXT NOT NULL,
    "text" TEXT NOT NULL
-);
+, "client" TEXT NOT NULL DEFAULT '', "owner" TEXT NOT NULL DEFAULT '');
 
 CREATE TABLE "steps" (
    "id" INTEGER PRIMARY KEY NOT NULL,

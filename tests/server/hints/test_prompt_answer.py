@@ -14,6 +14,7 @@ from stored_records import saved_upstreams
 from foretool.server.hints import MOST_TEXT
 from foretool.server.hints.prompt_answer import read_question
 from foretool.server.hints.texts import HEAD, TOOLS
+from foretool.server.ledger.story import read_miss_story
 from foretool.server.local.server import Hello
 from foretool.storage.opening import open_store
 from foretool.storage.records import Exposure, Prompt
@@ -122,6 +123,54 @@ async def test_a_tool_that_waits_for_the_user_is_never_named(tmp_path: Path) -> 
             assert ask(stage, "open a document") == ""
             # Nor does the hook itself find it in the store, where no proxy runs.
             assert store.catalog.tool_heads([("files", each.fingerprint) for each in saved_upstreams(store)], 600) == []
+
+
+@requirement("hint:record")
+async def test_on_a_shared_proxy_a_prompt_is_told_in_the_story_of_its_own_client_alone() -> None:
+    async with proxy_over(files(), policy="frozen", list_tokens=0) as stage:
+        await stage.client.initialize("lazyclient")
+        other = stage.connect()
+        await other.initialize("claude-code")
+        for each in (stage.client, other):
+            await each.list_tools()
+        ask(stage, "what time is it in Tokyo", client="claude-code")
+        for each in (stage.client, other):
+            await each.call_tool(READ, {"path": "a"})
+        assert told_prompts(stage) == [
+            ("lazyclient", []), ("claude-code", ["what time is it in Tokyo"]),
+        ]  # fmt: skip
+
+
+@requirement("hint:record")
+@pytest.mark.parametrize(("hook", "told"), [("codex", []), ("", ["what time is it"])])
+async def test_a_prompt_of_a_client_that_is_not_connected_is_nobodys(hook: str, told: list[str]) -> None:
+    async with proxy_over(files(), policy="frozen", list_tokens=0) as stage:
+        await stage.client.initialize("lazyclient")
+        other = stage.connect()
+        await other.initialize("claude-code")
+        await stage.client.list_tools()
+        ask(stage, "what time is it", client=hook)
+        await stage.client.call_tool(READ, {"path": "a"})
+        assert told_prompts(stage) == [("lazyclient", told)]
+
+
+@requirement("hint:record")
+async def test_where_one_client_alone_is_connected_the_prompt_is_its_own_whatever_it_is_called() -> None:
+    async with proxy_over(files(), policy="frozen", list_tokens=0) as stage:
+        await stage.client.initialize("lazyclient")
+        await stage.client.list_tools()
+        ask(stage, "what time is it", client="claude-code")
+        ask(stage, "of another folder", client="claude-code", cwd="/somewhere/else")
+        await stage.client.call_tool(READ, {"path": "a"})
+        assert told_prompts(stage) == [("lazyclient", ["what time is it"])]
+
+
+def told_prompts(stage: Stage) -> list[tuple[str, list[str]]]:
+    """By miss, the oldest first: its client, and what the story says that the user asked."""
+    stage.app.recorder.commit()
+    stories = [read_miss_story(stage.store, miss) for miss in stage.store.calls.misses()]
+    told = [(each.session, [step.what for step in each.story if step.kind == "prompt"]) for each in stories]
+    return [(session.client if session else "", prompts) for session, prompts in told][::-1]
 
 
 async def test_nothing_is_said_when_nothing_is_likely() -> None:

@@ -59,7 +59,7 @@ EXACT: dict[str, set[str]] = {
     "flows": {"before", "after", "field", "parameter"},
     "upstreams": {"name", "fingerprint", "era", "capabilities", "lacks", "likeness"},
     "discoveries": {"session", "level", "matches"},
-    "prompts": set(),
+    "prompts": {"owner"},
     "steps": {"session", "tools", "fallback"},
     "working_sets": {"key", "tools", "named", "inputs"},
     "upstream_states": {"machine", "upstream", "state", "era"},
