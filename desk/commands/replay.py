@@ -27,6 +27,11 @@ VERDICTS: Final[dict[Verdict, str]] = {
     "mixed": "The change is a trade: something falls outside the error, and something rises.",
     "same": "No difference is outside the error.",
 }
+_MEANING: Final = (
+    "A task is one with a call that worked. now and then are played: a client calls what its list defines or names and"
+    " searches once for each other tool; each turn reads a list as large as the next one is. On record is what clients"
+    " did in these tasks; status --stats and misses also count searches and names that led to no call."
+)
 _FAILS: Final = ("worse", "costlier", "not-better")
 
 
@@ -111,7 +116,7 @@ def _print(answer: ReplayAnswer) -> None:
     if not answer.changes:
         _print_now(effect, answer.recorded)
         return
-    _show_effect(effect)
+    _show_effect(effect, answer.recorded)
     output.say(f"then: {', '.join(answer.changes)}")
     output.say(VERDICTS[effect.verdict], {"better": "green", "worse": "red", "mixed": "yellow"}.get(effect.verdict, ""))
     for shift in effect.shifts:
@@ -128,19 +133,28 @@ def _print_now(effect: Effect, recorded: Recorded) -> None:
         ("tokens of the list", f"{now.listed:,.0f}", "-"),
     ]
     output.table(("per task", "now#", "on record#"), rows)
+    output.say(_MEANING)
     say_doubts(effect)
     output.say("To try another setting: foretool replay --set list_tokens=3000")
 
 
-def _show_effect(effect: Effect) -> None:
+def _show_effect(effect: Effect, recorded: Recorded) -> None:
     """Print the figures of an effect as a table."""
     now, then = effect.now, effect.then
+    misses, discoveries, tokens = (
+        say_difference(each, digits)
+        for each, digits in ((effect.misses, 2), (effect.discoveries, 2), (effect.tokens, 0))
+    )
     rows = [
-        ("misses", f"{now.misses:.2f}", f"{then.misses:.2f}", say_difference(effect.misses, 2)),
-        ("discovery turns", f"{now.discoveries:.2f}", f"{then.discoveries:.2f}", say_difference(effect.discoveries, 2)),
-        ("tokens read", f"{now.tokens:,.0f}", f"{then.tokens:,.0f}", say_difference(effect.tokens, 0)),
-        ("tokens of the list", f"{now.listed:,.0f}", f"{then.listed:,.0f}", "-"),
-    ]
+        ("misses", f"{now.misses:.2f}", f"{then.misses:.2f}", misses, f"{recorded.misses:.2f}"),
+        (
+            "discovery turns", f"{now.discoveries:.2f}", f"{then.discoveries:.2f}", discoveries,
+            f"{recorded.discoveries:.2f}",
+        ),
+        ("tokens read", f"{now.tokens:,.0f}", f"{then.tokens:,.0f}", tokens, "-"),
+        ("tokens of the list", f"{now.listed:,.0f}", f"{then.listed:,.0f}", "-", "-"),
+    ]  # fmt: skip
     if now.unreachable or then.unreachable:
-        rows.append(("calls not let through", f"{now.unreachable:.2f}", f"{then.unreachable:.2f}", "-"))
-    output.table(("per task", "now#", "then#", "difference (95 % interval)#"), rows)
+        rows.append(("calls not let through", f"{now.unreachable:.2f}", f"{then.unreachable:.2f}", "-", "-"))
+    output.table(("per task", "now#", "then#", "difference (95 % interval)#", "on record#"), rows)
+    output.say(_MEANING)

@@ -8,7 +8,10 @@ not on record, it searches with the tool's own. It calls a tool that it does not
 
 A command of the client's shell that went round a tool is a miss again, unless the client sees the tool now.
 
-Tokens count as in `recording.costs`: the list at each turn, an answer or a hint at each turn after it came.
+Tokens count as in `recording.costs`: the list at each turn, an answer or a hint at each turn after it came. What a
+client sees is a list of its time, so no list knows what it is tried on. What that list costs is what the next list of
+the same settings takes (`NextLists`): lists of the time before tools were known or used are smaller than those that a
+change brings now.
 """
 
 from __future__ import annotations
@@ -28,16 +31,17 @@ from foretool.server.catalog import models
 from foretool.server.catalog.search import Search
 from foretool.server.clients.conversation import Conversation
 from foretool.server.clients.session import Session
-from foretool.server.config.loader import Config
+from foretool.server.config.loader import Config, Profile
 from foretool.server.discovery import arguments as discovery_arguments
 from foretool.server.discovery.arguments import Arguments
 from foretool.server.discovery.discover_tools import RANKED
 from foretool.server.discovery.schemas import summarize
 from foretool.server.hints.prompt_hook import searched_lines
 from foretool.server.lists.growth import SessionList, ToolList
+from foretool.server.lists.maker import View
 from foretool.server.lists.order import DEPTH
 from foretool.server.lists.policy import RELIST_SHARE, RELISTERS, relist_share
-from foretool.storage.records import Call, ListReason, Prompt, Tool, ToolId
+from foretool.storage.records import Call, ListReason, Policy, Prompt, Tool, ToolId
 from foretool.storage.store import Store
 
 _STEP_S: Final = 0.001
@@ -62,11 +66,31 @@ class PlayedTask(Struct):
     guessed: int = 0
     """Searches whose words are not on record, so the tool's own words stand for them."""
     listed: int = 0
-    """Tokens of the list when the task began."""
+    """Tokens of the list that such a client gets next, with what has grown on it when the task began."""
     read: int = 0
     """Tokens of the list, answers and hints, counted at each turn in which they stood before the model."""
     missed: tuple[ToolId, ...] = ()
     """The tool of each miss."""
+
+
+class NextLists:
+    """The lists that clients get next under one config: those that `foretool misses` and the page name."""
+
+    def __init__(self, config: Config, kept: Store, like: Search) -> None:
+        """`like`: a search over the same tools."""
+        self._app = App(config, kept)
+        self._like: Search | None = like
+        self._views: dict[tuple[str, Policy], View] = {}
+
+    def read(self, profile: Profile, policy: Policy) -> View:
+        """Return the list of the next client of a profile."""
+        key = (profile.key, policy)
+        if self._like is not None:
+            self._app.search.index_like(self._like)
+            self._like = None
+        if key not in self._views:
+            self._views[key] = self._app.lists.foresee(profile, policy)
+        return self._views[key]
 
 
 class Seat:
@@ -104,6 +128,7 @@ class Player:
         """`before`: what had happened before the first task; `like`: a search over about the same tools."""
         self._past = PastStore(kept, before)
         self.app = App(config, self._past, self._past.now)
+        self.next_lists = NextLists(config, kept, self.app.search)
         self._ends = last_tasks(tasks)
         self._seats: dict[str, Seat] = {}
         self._served: dict[str, int] = {}
@@ -208,11 +233,11 @@ class _Run:
 
     @property
     def listed(self) -> int:
-        """The tokens of the list that the client has."""
+        """The tokens of the next list of such a client, with what has grown on the one that it has."""
         shown = self._session.list
-        view, grown = shown.view, shown.grown[: shown.delivered]
-        new = (tool for tool in grown if view is None or tool not in view.shown)
-        return (view.tokens if view is not None else 0) + sum(map(self._app.catalog.tokens, new))
+        view = self._player.next_lists.read(self._seat.profile, self._seat.tools.policy(shown))
+        new = (tool for tool in shown.grown[: shown.delivered] if tool not in view.shown)
+        return view.tokens + sum(map(self._app.catalog.tokens, new))
 
     def read_prompt(self) -> None:
         """Have the list grow for the prompt, and read what its hook shows."""

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from foretool.server.catalog.names import names_for_demonstrations
 from foretool.server.discovery.query_vectors import texts_of_prompt, texts_of_search
 from foretool.storage.episodes import GAP_S, MOST_CALLS, read_latest_episodes
-from foretool.storage.records import Episode, MissFilter, SessionRecord, Tool, ToolId, Usage
+from foretool.storage.records import SHELL_CLIENT, Episode, MissFilter, SessionRecord, Tool, ToolId, Usage
 from foretool.storage.store import Store
 
 MOST: Final = 1000
@@ -60,6 +60,8 @@ def read_tasks(store: Store, since: float, now: float, most: int = MOST) -> list
         if key not in sessions:
             known = store.sessions.get(key)
             sessions[key] = known or SessionRecord(key, "", "", "legacy", "stdio", "", episode.at)
+        if sessions[key].client == SHELL_CLIENT:
+            continue  # no model made the calls of `foretool call`, and no other figure counts them
         task = _read_task(episode, sessions[key], prompts, is_last=places[key] == number)
         found.append(replace(task, bypassed=tuple(bypassed[episode.key])))
     return found

@@ -110,7 +110,7 @@ class DtdrTrainer:
         material = material.of_most_tasks()
         given = training_set_of(material)
         if len(given.demonstrations) < _MINIMUM:
-            raise TooLittle(f"{NAME}: {len(given.demonstrations)} episodes with calls; it takes {_MINIMUM}")
+            raise TooLittle(f"{NAME}: {len(given.demonstrations)} tasks with calls; it takes {_MINIMUM}")
         trainer = self
         if material.is_trial:
             trainer = DtdrTrainer(replace(self.recipe, networks=self.recipe.trial_networks))

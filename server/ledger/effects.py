@@ -20,9 +20,9 @@ class Figures(Struct, frozen=True):
     """Calls of tools that the list lacked."""
     discoveries: float
     tokens: float
-    """Of lists, answers and hints, counted at each turn in which they stood before the model."""
+    """Of the next list, answers and hints, counted at each turn in which they stood before the model."""
     listed: float
-    """Of the list when the task began."""
+    """Of the list that such a client gets next."""
     unreachable: float
     """Calls of tools that the config does not let through."""
 

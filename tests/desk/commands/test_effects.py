@@ -3,7 +3,7 @@
 import pytest
 
 from foretool.desk.commands.replay import _show_effect
-from foretool.desk.replay.effect import compare_tasks
+from foretool.desk.replay.effect import Recorded, compare_tasks
 from foretool.desk.replay.player import PlayedTask
 from foretool.server.commands.one_miss import say_doubts, say_effect
 from foretool.server.ledger.effects import Difference, Effect
@@ -41,11 +41,11 @@ def test_a_difference_is_said_to_who_reads_no_intervals(difference: Difference, 
 
 
 def test_a_table_has_then_against_now(capsys: pytest.CaptureFixture[str]) -> None:
-    _show_effect(effect(unreachable=1))
+    _show_effect(effect(unreachable=1), Recorded(0.5, 0.25))
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
-    assert ["misses", "1.00", "0.00", "-1.00", "(-1.00", "to", "-1.00)"] in rows
-    assert ["tokens", "of", "the", "list", "300", "400", "-"] in rows
-    assert ["calls", "not", "let", "through", "0.00", "1.00", "-"] in rows
+    assert ["misses", "1.00", "0.00", "-1.00", "(-1.00", "to", "-1.00)", "0.50"] in rows
+    assert ["tokens", "of", "the", "list", "300", "400", "-", "-"] in rows
+    assert ["calls", "not", "let", "through", "0.00", "1.00", "-", "-"] in rows
 
 
 def test_doubts_are_said(capsys: pytest.CaptureFixture[str]) -> None:

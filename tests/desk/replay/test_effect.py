@@ -19,9 +19,10 @@ from foretool.server import offline
 from foretool.server.config import loader
 from foretool.server.ledger.effects import Difference, Effect, Figures
 from foretool.server.ledger.fixes import Fix, MeasuredFix, diagnose_miss
+from foretool.server.recording.costs import add_costs, read_costs
 from foretool.server.setup.own_servers import change_config, read_own_servers
 from foretool.storage.opening import open_existing_store, open_store
-from foretool.storage.records import Tool
+from foretool.storage.records import SHELL_CLIENT, SessionRecord, Tool
 
 NOW = START + 100 * HOUR
 # Every tool in turn, so that a small list never has them all.
@@ -46,6 +47,42 @@ def test_a_larger_list_spares_misses_and_costs_tokens(tmp_path: Path) -> None:
     assert effect.now.misses > effect.then.misses
     assert (effect.tasks, effect.sessions, effect.calls) == (24, 24, 24)
     assert effect.shifts and all(each.then < each.now for each in effect.shifts)
+
+
+def test_a_change_costs_what_the_list_takes_that_it_brings(tmp_path: Path) -> None:
+    # No tool had been used before the first tasks, so the lists of their time had few.
+    path = write_recorded(tmp_path, NEEDS, list_tokens=320)
+    config = loader.load(path)
+    missed = replace(MISS, session="s0", tool="sky__moon", noticed="call", cause="budget", call=0, at=START + 3)
+    with offline.open_offline(config) as app:
+        budget = next(each for each in diagnose_miss(app, missed).fixes if each.kind == "budget")
+    (change,) = budget.changes
+    effect = effect_of(path, change.text)
+    with offline.open_offline(config) as app:
+        now = offline.view(app, config.profiles[""]).tokens
+    assert (effect.now.listed, effect.then.listed) == (now, budget.list_tokens)
+    changed = change_config(config, read_own_servers(path), [change])
+    with open_replays(config, START - 10, NOW) as replays:
+        before, after = replays.now, replays.play(changed)
+    again = [(one, other) for one, other in zip(before, after, strict=True) if one.discoveries == other.discoveries]
+    turns = [one.calls + one.discoveries for one, _ in again]
+    more = budget.list_tokens - now
+    # Answers say a few words more or less.
+    costs = [other.read - one.read for one, other in again]
+    assert again and costs == pytest.approx([more * each for each in turns], abs=20)
+
+
+def test_what_foretool_call_did_is_no_task(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS)
+    config = loader.load(path)
+    with open_store(config.storage) as store:
+        at = START + 50 * HOUR
+        store.sessions.begin(SessionRecord("shell", SHELL_CLIENT, "1", "legacy", "stdio", "", at, at + 60))
+        store.calls.record([replace(store.calls.recent(1)[0], session="shell", at=at, discovery=0)])
+    with open_replays(config, START - 10, NOW) as replays:
+        assert len(replays.tasks) == len(NEEDS)
+    with open_existing_store(config.storage) as store:
+        assert add_costs(read_costs(store, START - 10, NOW, 1), "").tasks == len(NEEDS)
 
 
 def test_a_change_of_nothing_has_no_difference(tmp_path: Path) -> None:
