@@ -33,6 +33,10 @@ class ChangeError(Exception):
     """A file cannot be changed; the message says which, what was found and the way out."""
 
 
+class EditedError(ValueError):
+    """A file was edited so that what a run changed cannot be taken out; it stays, and a second try finds the same."""
+
+
 class FileChange(Struct, frozen=True):
     """What a file holds, and what it is to hold."""
 
@@ -263,15 +267,15 @@ class Run:
                 return True
             if now is not None and revert is not None:
                 return self._revert(path, now, kept, revert(path, now, earlier), undone)
-            why = "it has changed since" if now is not None else "it is gone"
+            why, may_succeed = "it has changed since" if now is not None else "it is gone", False
         except ValueError as error:
-            why = str(error)
+            why, may_succeed = str(error), not isinstance(error, EditedError)
         except OSError as error:
             undone.problems.append(f"{path}: cannot be put back ({error.strerror})")
             return False
         copy = f"; its old text is {self.folder / kept.copy}" if kept.copy else ""
         undone.problems.append(f"{path}: {why}, so it stays as it is{copy}")
-        return revert is None or now is None
+        return not may_succeed
 
     def _restore(self, path: Path, kept: _Kept, earlier: Earlier, undone: Undone) -> None:
         if earlier.before is None:
@@ -317,8 +321,15 @@ def undo(backups: Path, *, dry_run: bool = False) -> Undone:
     there is nothing to undo."""
     runs = latest_runs(backups)
     if not runs:
-        raise ChangeError(f"{backups}: there is nothing to undo")
+        raise nothing_to_undo(backups)
     return runs[0].undo(dry_run=dry_run)
+
+
+def nothing_to_undo(backups: Path) -> ChangeError:
+    """Return the error that says that no run is left to undo, and when the last one ran that was."""
+    undone = max((each.parent for each in backups.glob(f"[0-9]*/{_UNDONE}")), default=None)
+    already = f": the last change, of {_moment(undone)}, is already undone" if undone is not None else ""
+    return ChangeError(f"{backups}: there is nothing to undo{already}")
 
 
 def _reopen(path: Path, kept: _Kept, undone: Undone) -> bool:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from foretool.server.config import jsonc
 from foretool.server.setup import changes, client_hooks, dialects
-from foretool.server.setup.changes import ChangeError, Earlier, FileChange, Run, Undone
+from foretool.server.setup.changes import ChangeError, Earlier, EditedError, FileChange, Run, Undone
 from foretool.server.setup.client_hooks import HOOKS, SHELL_HOOKS
 from foretool.server.setup.clients import ClientFile, client_files, this_machine
 from foretool.server.setup.dialects import Entry
@@ -192,7 +192,7 @@ def undo_init(own: Path, backups: Path, *, dry_run: bool = False) -> tuple[Undon
             f"{backups}: there is nothing to undo; foretool uninstall put the files back {runs[0].moment}"
         )
     if not runs:
-        raise ChangeError(f"{backups}: there is nothing to undo")
+        raise changes.nothing_to_undo(backups)
     files = {file.path: file for file in client_files(this_machine()) if file.scope == "user"}
 
     rewritten: dict[Path, Path] = {}
@@ -204,11 +204,11 @@ def undo_init(own: Path, backups: Path, *, dry_run: bool = False) -> tuple[Undon
                 rewritten[path] = run.copy
             return after
         if path == own:
-            raise ValueError("it has changed since")
+            raise EditedError("it has changed since")
         text, before = _decode(now), _decode(run.before or b"")
         left = without_hooks(path, text, before)
-        if left == text:
-            raise ValueError("it has changed since")
+        if left == text and without_hooks(path, text, "") != text:
+            raise EditedError("it has changed since")
         return b"" if run.before is None and left.strip() in ("", "{}") else left.encode()
 
     def keep(path: Path, run: Earlier, undone: Undone) -> str:

@@ -64,7 +64,28 @@ def test_a_home_is_set_up_and_undone(home: Path, capsys: pytest.CaptureFixture[s
     assert run(["init", "--undo"]) == 0
     assert contents(home) == before
     assert run(["init", "--undo"]) == 1
-    assert "there is nothing to undo" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "there is nothing to undo: the last change, of 20" in error and error.endswith(", is already undone\n")
+
+
+@requirement("setup:undo")
+def test_a_second_undo_says_that_it_is_done_where_our_own_file_or_a_file_of_hooks_was_edited(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_home(home)
+    before, ours, hooks = contents(home), home / ".config/foretool/mcp.json", home / ".claude/settings.json"
+    assert run(["init", "--yes", "--no-start"]) == 0
+    ours.write_text(ours.read_text().replace('"mcp-server-time"', '"mcp-server-time@2"'))
+    hooks.write_text('{"model": "opus"}')
+    assert run(["init", "--undo"]) == 1
+    out = capsys.readouterr().out
+    assert out.count("so it stays as it is") == 1 and f"{ours}: it has changed since" in out
+    assert contents(home) == {**before, ".config/foretool/mcp.json": ours.read_bytes(),
+                              ".claude/settings.json": b'{"model": "opus"}'}  # fmt: skip
+    for _ in range(2):
+        assert run(["init", "--undo"]) == 1
+        out, error = capsys.readouterr()
+        assert error.endswith(", is already undone\n") and not out
 
 
 @requirement("trust:setup:secrets")
