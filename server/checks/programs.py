@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 from foretool._version import __version__
@@ -123,6 +124,23 @@ def is_looked_up(server: Server) -> bool:
 def is_missing(server: Server) -> bool:
     """Return whether its program is looked up and not there, which `check_programs` reports."""
     return is_looked_up(server) and find_program(server.command) is None
+
+
+def find_lack(server: Server) -> str:
+    """Return what a server lacks on this machine that can be seen before it is started, in words; "" for nothing."""
+    if server.type != "stdio":
+        return ""
+    program, folder = server.command, server.cwd
+    # One without a `cwd` starts in the folder of the config, which `init` may be about to make.
+    if server.entry.cwd and folder and not Path(folder).is_dir():
+        return f"there is no folder {folder}, which is its cwd"
+    path = safe_path(server.env["PATH"]) if "PATH" in server.env else None
+    if os.sep not in program:
+        found = find_program(program) if path is None else shutil.which(program, path=path)
+        return "" if found is not None else f"{program} is not on {'PATH' if path is None else 'the PATH of its env'}"
+    if not Path(program).is_file():
+        return f"there is no program {program}"
+    return "" if os.access(program, os.X_OK) else f"{program} may not be run; chmod +x it, or name its interpreter"
 
 
 def _check_node() -> Iterator[Finding]:

@@ -16,7 +16,7 @@ import click
 from click import ClickException, UsageError
 
 from foretool.server.checks.clients import find_registered
-from foretool.server.checks.programs import is_missing
+from foretool.server.checks.programs import find_lack
 from foretool.server.commands import doctor, edits, hint, output
 from foretool.server.commands.options import config_option, json_option, type_again
 from foretool.server.config import keyrings
@@ -511,12 +511,12 @@ def _say_unready(planned: Sequence[FileChange], own: Path, merged: Merged) -> No
         return
     try:
         config = parse(text, own)
-        broken, missing = config.broken, [each for each in config.servers.values() if is_missing(each)]
+        broken, missing = config.broken, {each.name: find_lack(each) for each in config.servers.values()}
     except ConfigError as error:  # what else is wrong, `load` says behind the changes
-        broken, missing = dict(error.broken), []
+        broken, missing = dict(error.broken), {}
     bound = [name for name, said in broken.items() if lacks_folder(said)]
     lacking = {name: _say_lacking(name, said, own, merged) for name, said in broken.items() if name not in bound}
-    lacking |= {each.name: f"{each.command} is not on PATH" for each in missing}
+    lacking |= {name: what for name, what in missing.items() if what}
     if lacking:
         output.say(f"\n{output.plural(len(lacking), 'server')} will not start with foretool yet:", "yellow")
         for name, why in list(lacking.items())[:_SHOWN]:
