@@ -38,6 +38,7 @@ from foretool.server.setup.own_servers import OwnServers, read_own_servers
 from foretool.server.setup.plan import plan, secrets_of
 from foretool.server.setup.scan import FoundFile, scan
 from foretool.server.setup.secrets import Moved, Place, move_secrets
+from foretool.storage.engine import StorageError
 
 _SHOWN: Final = 6
 """How many names of servers one client shows."""
@@ -125,7 +126,7 @@ def command(
     add = partial(_with_hooks, files=files, config=own_path, with_profiles=with_profiles)
     planned = _add_hooks(planned, add, wants_hook, wants_shell_hook, asks=asks)
     if not as_json:
-        _show_planned(files, planned, problems)
+        _show_planned(files, planned, problems, own_path)
         _say_recorded(planned if wants_hook is None and not asks else ())
         _show_differences(planned if with_lines else (), secrets)
         _say_unready(planned, own_path, merged)
@@ -453,7 +454,9 @@ def _say_shared(alone: Mapping[str, Origin], *, is_long: bool) -> None:
     output.say_paragraph(told, "  ", "  ")
 
 
-def _show_planned(files: Sequence[FoundFile], planned: Sequence[FileChange], problems: Sequence[str]) -> None:
+def _show_planned(
+    files: Sequence[FoundFile], planned: Sequence[FileChange], problems: Sequence[str], own: Path
+) -> None:
     told = {f"{file.file.path}: {file.problem}" for file in files}  # which stand with their clients
     for problem in problems:
         if problem not in told:
@@ -480,6 +483,17 @@ def _show_planned(files: Sequence[FoundFile], planned: Sequence[FileChange], pro
                 output.say_paragraph(f"{edits.short(change.path)} {made}{why}", "  ", "    ")
     elif files:
         output.say("\nNothing has to change: your clients have foretool, and its file has their servers.")
+        _say_unstarted(own)
+
+
+def _say_unstarted(own: Path) -> None:
+    """Say what to do about servers that were never started or failed: an earlier `init` may have been interrupted."""
+    from foretool.server.commands.list import next_step, read_state  # only a home that is set up needs it
+
+    with suppress(ConfigError, StorageError):  # `doctor` and `list` say what is wrong
+        command, what = next_step(read_state(load(own)))
+        if command == "foretool doctor":
+            output.say_paragraph(f"Next: {edits.typed('doctor', own)} {what}.")
 
 
 def _say_recorded(planned: Iterable[FileChange]) -> None:

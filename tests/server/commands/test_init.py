@@ -295,6 +295,25 @@ def test_one_that_is_interrupted_says_what_it_did_and_how_to_go_back_and_on(home
     assert "Your clients' files are changed: restart the clients, and they start foretool." in said
     assert "To put them back: foretool init --undo." in said
     assert "To start the servers again: foretool doctor" in said
+    again = subprocess.run([*command, "--dry-run"], check=True, capture_output=True, text=True).stdout
+    assert "Nothing has to change" in again
+    assert "\nNext: foretool doctor starts dumb once, to see whether it works.\n" in again
+
+
+def test_an_init_that_has_nothing_to_change_says_what_was_never_started(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_servers(home, {".cursor/mcp.json": {"one": echo()}})
+    other = home / "other.json"
+    assert run(["init", "--yes", "--no-start", "--config", str(other)]) == 0
+    capsys.readouterr()
+    assert run(["init", "--yes", "--no-start", "--config", str(other)]) == 0
+    assert f"Next: foretool doctor --config {other} starts one once" in capsys.readouterr().out
+    assert run(["doctor", "--config", str(other)]) == 0
+    capsys.readouterr()
+    assert run(["init", "--yes", "--no-start", "--config", str(other)]) == 0
+    out = capsys.readouterr().out
+    assert "Nothing has to change" in out and "Next:" not in out
 
 
 def test_eight_clients_with_forty_servers_are_read_at_once(home: Path) -> None:
