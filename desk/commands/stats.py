@@ -73,8 +73,10 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs, fu
     if not rows:
         output.say("Nothing is on record for this time. Try a longer one: foretool status --stats --since 90d")
         return
+    idle = sorted({name for name, costs in clients.items() if not _has_done(costs)})
+    done = [row for row in rows if _has_done(row)]
     if output.console().width < _NARROW:
-        for row in rows:
+        for row in done:
             output.say(f"{row.day}  {row.client}", "bold")
             output.say(f"  {_count(row)}")
     else:
@@ -90,7 +92,9 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs, fu
             "searches#",
             "tokens read#",
         )
-        output.table(columns, [_cells(row) for row in rows])
+        output.table(columns, [_cells(row) for row in done])
+    if idle:
+        output.say(f"Called and searched nothing: {', '.join(idle)}.")
     if len(clients) > 1:
         for name, costs in clients.items():
             if costs.tasks or costs.calls:
@@ -110,6 +114,10 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs, fu
         " name counts as a search."
     )
     _print_courses(rows)
+
+
+def _has_done(row: Costs) -> bool:
+    return bool(row.tasks or row.calls or row.misses or row.discoveries or row.read_tokens)
 
 
 def _print_courses(rows: Sequence[Costs]) -> None:

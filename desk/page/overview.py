@@ -103,12 +103,14 @@ class OverviewPage(Struct, frozen=True):
 
     @property
     def saved(self) -> tuple[str, str]:
-        """What was saved in the calls on record, before the first call what the first list saves of all tools: in a few
-        words, and the sizes of both lists in a sentence."""
+        """What was saved in the calls on record, as a rate only where rates are formed; before the first call what the
+        first list saves of all tools: in a few words, and the sizes of both lists in a sentence."""
         words, sizes = say_saved(self.tools, self.full_tokens, self.listed_tokens, lists_all=self.lists_all)
         full, read = self.total.full_tokens, self.total.read_tokens
         if full and not self.lists_all:
-            words = _say_share(full, read)
+            words = f"{full - read:,} tokens saved" if read < full else "Nothing"
+        if self.total.saved is not None and not self.lists_all:
+            words = _say_share(self.total.rated_full_tokens, self.total.rated_read_tokens)
         return words, sizes
 
     @property
@@ -180,7 +182,9 @@ def say_saved(tools: int, full: int, listed: int, *, lists_all: bool) -> tuple[s
 
 
 def _say_share(full: int, read: int) -> str:
-    return f"{100 * (full - read) // full}% saved" if read < full else "Nothing"
+    share = round(100 * (full - read) / full)
+    # No list is free, so nothing saves all of it.
+    return f"{min(share, 99)}% saved" if share > 0 else "Nothing"
 
 
 def wilson(hits: int, of: int) -> tuple[float, float] | None:

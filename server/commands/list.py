@@ -62,7 +62,7 @@ def _print(found: list[ListedServer]) -> None:
             each.name,
             Text(each.condition, _STYLES[each.condition]),
             each.tools or "",
-            f"{each.tokens:,}" if each.tokens else "",
+            _say_tokens(each.tokens, counted=each.counted) if each.tokens else "",
             each.runs,
         )
         for each in found
@@ -76,6 +76,10 @@ def _print(found: list[ListedServer]) -> None:
         output.say(f"To see why {' and '.join(failing[:3])} fail{'s' if len(failing) == 1 else ''}: foretool doctor")
     if new := [each.name for each in found if each.is_unlisted]:
         output.say(f"Tools not known yet: {', '.join(new)}. To start each once: foretool doctor")
+
+
+def _say_tokens(tokens: int, *, counted: bool) -> str:
+    return f"{'' if counted else '~'}{tokens:,}"
 
 
 def _say_errors(servers: Iterable[ListedServer], *, with_times: bool) -> None:
@@ -197,9 +201,9 @@ def _print_state(state: Overview) -> None:
     what = f"{output.plural(len(state.servers), 'server')}{off}, {output.plural(state.tools, 'tool')}"
     output.say(f"foretool {__version__}: {what}", "bold")
     if state.tools:
-        output.say(
-            f"Their definitions take {state.tokens:,} tokens; a client's first list takes {state.listed_tokens:,}."
-        )
+        counted = all(each.counted for each in state.servers)
+        tokens, listed = (_say_tokens(each, counted=counted) for each in (state.tokens, state.listed_tokens))
+        output.say(f"Their definitions take {tokens} tokens; a client's first list takes {listed}.")
     if state.proxies:
         output.say(f"{output.plural(state.proxies, 'proxy')} {'runs' if state.proxies == 1 else 'run'} now.")
     elif state.is_registered:

@@ -56,6 +56,8 @@ class ListedServer(Struct, frozen=True):
     """When it failed last."""
     failures: int = 0
     """How often it has failed since then."""
+    counted: bool = True
+    """Whether the tokens of all its tools are counted; else `tokens` is an estimate."""
 
     @property
     def is_well(self) -> bool:
@@ -88,6 +90,7 @@ def list_servers(app: App, config: Config, entries: Mapping[str, object]) -> lis
                 condition=condition,
                 tools=len(tools),
                 tokens=sum(app.catalog.tokens(tool.id) for tool in tools),
+                counted=all(tool.tokens is not None for tool in tools),
                 runs=describe_entry(entry) if isinstance(entry, Mapping) else "",
                 held=count_held(waiting) if waiting and name in config.servers else "",
                 error=error,

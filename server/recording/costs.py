@@ -143,7 +143,7 @@ def say_saving(costs: Costs) -> str:
     gained = costs.full_tokens - costs.read_tokens
     outcome = f"foretool saved {gained:,}" if gained >= 0 else f"foretool cost {-gained:,} more"
     searches = f" and {plural(costs.discoveries, 'search')}" if costs.discoveries else ""
-    alone = " without a search" if costs.discoveries else ""
+    alone = " and no search" if costs.discoveries else ""
     reached = f"{'call that' if costs.sent == 1 else 'calls that'} reached a server" if costs.refused else ""
     same = f"the {costs.sent:,} {reached}" if reached else f"the same {'call' if costs.calls == 1 else 'calls'}"
     rate = ""
@@ -152,7 +152,7 @@ def say_saving(costs: Costs) -> str:
         rate = f" Over {plural(costs.rated_tasks, 'task')} whose end is known it is {share}."
     return (
         f"In {plural(costs.calls, 'call')}{searches} models read about {plural(costs.read_tokens, 'token')} of lists,"
-        f" answers and hints. With all tools listed, as they were then, {same}{alone} would have read"
+        f" answers and hints. With all tools listed, as they were then{alone}, {same} would have read"
         f" {costs.full_tokens:,}: {outcome}.{rate}"
     )
 

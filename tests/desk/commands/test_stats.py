@@ -13,7 +13,9 @@ from foretool.desk.commands import stats
 from foretool.desk.commands.stats import by_span, sparkline
 from foretool.server.commands import output
 from foretool.server.commands.group import run
+from foretool.server.config.loader import load
 from foretool.server.recording.costs import Costs
+from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Exposure, SessionRecord
 
 
@@ -53,7 +55,7 @@ def test_every_day_and_client_has_a_row(tmp_path: Path, capsys: pytest.CaptureFi
     )
     assert (
         "In 2 calls and 1 search models read about 720 tokens of lists, answers and hints. With all tools listed, as"
-        " they were then, the same calls without a search would have read 240: foretool cost 480 more."
+        " they were then and no search, the same calls would have read 240: foretool cost 480 more."
     ) in " ".join(out.split())
     assert "in all: 2 tasks, 2 calls, 1 miss, 1 search, " in out
     assert "\ncursor: 1 task, 1 call, 1 miss, 1 search, " in out
@@ -69,6 +71,16 @@ def test_a_narrow_terminal_gets_cards_that_fit(
     cards = " ".join(out[: out.index("\ncodex")].split())
     assert "1 task, 1 call, 0 misses, 0 searches, 40 tokens of lists, answers and hints read" in cards
     assert "│" not in cards and max(map(len, out.splitlines())) <= 80
+
+
+def test_a_client_that_did_nothing_has_no_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path)
+    with open_store(load(path).storage) as store:
+        store.sessions.begin(SessionRecord("s3", "peek", "1", "modern", "stdio", "", time.time()))
+        store.sessions.add_exposure(Exposure("s3", time.time(), "frozen", 1, (CALC,), 30, "list"))
+    assert run(["status", "--stats", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "Called and searched nothing: peek." in out and out.count("peek") == 1
 
 
 def test_an_empty_time_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

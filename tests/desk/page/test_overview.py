@@ -18,7 +18,7 @@ from stored_records import CALL, MISS
 from foretool.desk.page import overview
 from foretool.desk.page.access import Viewer
 from foretool.server.config.loader import load
-from foretool.server.recording.costs import add_everything
+from foretool.server.recording.costs import Costs, add_everything
 from foretool.storage.records import SHELL_CLIENT, ProfileCount
 
 pytestmark = pytest.mark.anyio
@@ -39,6 +39,7 @@ def test_the_bound_of_a_share_is_wilsons() -> None:
     [
         ((0, 0, 300), True, ("Nothing yet", "")),
         ((90, 18_515, 1_845), False, ("90% saved", "first list takes 1,845 tokens; all 90 tools would take 18,515.")),
+        ((90, 629_958, 165_493), False, ("74% saved", "takes 165,493 tokens")),
         ((9, 7_642, 7_973), True, ("Nothing", "so few that all are listed: 7,973 tokens, 331 of them for foretool's")),
         ((2, 120, 331), False, ("Nothing", "first list takes 331 tokens; all 2 tools would take 120.")),
         ((900, 900_000, 1_000), False, ("99% saved", "takes 1,000 tokens; all 900 tools would take 900,000.")),
@@ -49,6 +50,19 @@ def test_what_the_first_list_saves_reads_as_what_is_meant(
 ) -> None:
     headline, sentence = overview.say_saved(*figures, lists_all=lists_all)
     assert headline == said[0] and said[1] in sentence
+
+
+@pytest.mark.parametrize(("tasks", "said"), [(15, "464,465 tokens saved"), (50, "74% saved"), (51, "Nothing")])
+def test_a_rate_is_shown_from_as_many_tasks_as_the_page_says(tmp_path: Path, tasks: int, said: str) -> None:
+    path = write_config(tmp_path, list_tokens=1)
+    fill(path).close()
+    page = overview.read_overview(load(path), ALL)
+    read = 700_000 if said == "Nothing" else 165_493
+    costs = Costs(
+        "", "", tasks=tasks, calls=99, read_tokens=read, full_tokens=629_958, rated_tasks=tasks, rated_calls=99,
+        rated_read_tokens=read, rated_full_tokens=629_958,
+    )  # fmt: skip
+    assert replace(page, total=costs).saved[0] == said
 
 
 def test_a_day_has_what_was_listed_found_and_missed_and_days_without_a_call_are_there(tmp_path: Path) -> None:

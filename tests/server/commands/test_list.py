@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 
 import pytest
-from command_fakes import fill, write_config
+from command_fakes import definition, fill, write_config
 from requirements import requirement
 
 from foretool.server.commands.group import run
+from foretool.server.commands.list import show_overview
+from foretool.server.config.loader import load
+from foretool.server.config.servers import fingerprint
 from foretool.storage.opening import open_store
-from foretool.storage.records import UpstreamState
+from foretool.storage.records import Tool, ToolId, UpstreamRecord, UpstreamState
+from foretool.storage.steps import finish
 
 
 @pytest.fixture
@@ -45,6 +50,19 @@ def test_every_server_has_its_state(config: Path, capsys: pytest.CaptureFixture[
     assert (told["calc"]["tools"], told["calc"]["tokens"], told["calc"]["runs"]) == (1, 40, "calc --token [token]")
     assert told["sky"]["error"] == "exited with 1" and told["new"]["runs"] == "https://h/mcp?key=[key]"
     assert "expected a string" in told["bad"]["error"]
+
+
+def test_an_estimate_is_marked_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path)
+    config = load(path)
+    with open_store(config.storage) as store:
+        record = UpstreamRecord("calc", fingerprint(config.servers["calc"]), "legacy", "", "", '{"tools": {}}', 1.0)
+        new = Tool(ToolId("calc__add"), "calc", "add", definition("add", "Adds."), "hash")
+        finish(store.catalog.save_upstream(record, [new]))
+    run(["list", "--config", str(path)])
+    assert re.search(r"calc +idle +1 +~\d+ ", capsys.readouterr().out)
+    assert show_overview(path) == 0
+    assert re.search(r"Their definitions take ~\d+ tokens; a client's first list takes ~\d+\.", capsys.readouterr().out)
 
 
 def test_what_is_wrong_is_said_below(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
