@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,8 @@ from foretool.storage.places import made_folder
 _CHECK_S: Final = 5.0
 """How long the call that asks node for its version may take."""
 _OLDEST_NODE: Final = 18
+_INTERPRETERS: Final = re.compile(r"python[\d.]*|node|bun|ruby|perl|php|(?:ba|z|da)?sh")
+"""Programs whose first argument is the script that they run, if it is a full path."""
 _OWN_PLACE: Final = ("uv tool", "pipx", "uvx", "brew")
 """Ways of installing that give foretool an environment in which nothing else lies."""
 
@@ -137,10 +140,21 @@ def find_lack(server: Server) -> str:
     path = safe_path(server.env["PATH"]) if "PATH" in server.env else None
     if os.sep not in program:
         found = find_program(program) if path is None else shutil.which(program, path=path)
-        return "" if found is not None else f"{program} is not on {'PATH' if path is None else 'the PATH of its env'}"
+        if found is None:
+            return f"{program} is not on {'PATH' if path is None else 'the PATH of its env'}"
+        return _find_lacking_script(server)
     if not Path(program).is_file():
         return f"there is no program {program}"
-    return "" if os.access(program, os.X_OK) else f"{program} may not be run; chmod +x it, or name its interpreter"
+    if not os.access(program, os.X_OK):
+        return f"{program} may not be run; chmod +x it, or name its interpreter"
+    return _find_lacking_script(server)
+
+
+def _find_lacking_script(server: Server) -> str:
+    """Return that the script does not exist that an interpreter is to run, in words; "" if it does."""
+    script = server.args[0] if server.args else ""
+    is_run = script.startswith("/") and _INTERPRETERS.fullmatch(Path(server.command).name)
+    return f"there is no script {script}" if is_run and not Path(script).exists() else ""
 
 
 def _check_node() -> Iterator[Finding]:

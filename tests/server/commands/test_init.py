@@ -217,8 +217,9 @@ def test_a_dry_run_says_what_cannot_start_and_how_to_go_on_with_the_same_options
         "gone": {"command": "no-such-program-here"},
         "invoices": {"command": "/opt/no-such-folder/bin/server.py"},
         "notes": {"command": str(home / "notes.txt")},
+        "script": {"command": "sh", "args": ["/opt/no-such-folder/server.sh", "/opt/no-such-data"]},
         "away": {"command": "env", "cwd": "/opt/no-such-folder"},
-        "own": {"command": "env", "env": {"PATH": "/opt/no-such-folder"}},
+        "zone": {"command": "env", "env": {"PATH": "/opt/no-such-folder"}},
         "brave": {"command": "env", "env": {"KEY": "${NO_SUCH_KEY}"}},
         "good": {"command": "env"},
         "files": {"command": "env", "args": ["${workspaceFolder}"]},
@@ -228,11 +229,11 @@ def test_a_dry_run_says_what_cannot_start_and_how_to_go_on_with_the_same_options
     assert run(["init", "--profiles", "--no-hook", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "\nfiles runs only in windows that have a folder open.\n" in out
-    assert "\n6 servers will not start with foretool yet:\n" in out
+    assert "\n7 servers will not start with foretool yet:\n" in out and "\n  and 1 more\n" in out
+    assert "\n  script: there is no script /opt/no-such-folder/server.sh\n" in out
     assert "\n  invoices: there is no program /opt/no-such-folder/bin/server.py\n" in out
     assert f"\n  notes: {home}/notes.txt may not be run; chmod +x it" in out
     assert "\n  away: there is no folder /opt/no-such-folder, which is its cwd\n" in out
-    assert "\n  own: env is not on the PATH of its env\n" in out
     assert "\n  gone: no-such-program-here is not on PATH\n" in out
     where = "write its value into ~/.config/foretool/mcp.json (mcpServers.brave.env.KEY), or set it where your client"
     assert f"\n  brave: variable NO_SUCH_KEY is not set: {where} starts\n" in out and "  good:" not in out
