@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from foretool.server import offline
 from foretool.server.app import App
+from foretool.server.catalog.names import SEPARATOR
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
@@ -36,6 +37,8 @@ class Pins(Struct, frozen=True):
     """The setting `list_tokens`."""
     over: dict[str, tuple[int, int]]
     """By profile, tokens of its pins and its budget where they exceed it; "" is the list without a profile."""
+    unmatched: tuple[str, ...] = ()
+    """What is pinned and fits no tool that is known."""
 
 
 @click.command("pin")
@@ -73,13 +76,23 @@ def command(
 def _pin(own: OwnServers, app: App, pattern: str) -> str:
     """Pin a tool, or what a pattern fits. Returns why that cannot be done, or ""."""
     if not any(matches(tool.id, (pattern,)) for tool in app.catalog.tools()):
-        if not is_pattern(pattern) or not app.upstreams.unlisted():
+        waiting = _find_waiting(app, pattern)
+        if not waiting:
             meant = offline.suggest_names(app, pattern) or "; foretool tools shows the names"
             return f"no tool is called or matches {pattern!r}{meant}"
-        names = ", ".join(sorted(app.upstreams.unlisted()))
+        names = ", ".join(waiting)
         output.warn(f"{pattern!r} matches no tool that is known; not known yet are those of {names}")
     own.pin(pattern)
     return ""
+
+
+def _find_waiting(app: App, pattern: str) -> list[str]:
+    """Return the servers whose tools are not known yet and may fit a pattern, by what stands before their names."""
+    if not is_pattern(pattern):
+        return []
+    start, separator, _ = pattern.partition(SEPARATOR)
+    prefixes = {name: app.config.prefixes.get(name) or name for name in app.upstreams.unlisted()}
+    return sorted(name for name, prefix in prefixes.items() if not separator or matches(prefix, (start,)))
 
 
 def _unpin(own: OwnServers, app: App, pattern: str) -> str:
@@ -144,11 +157,16 @@ def count_pins(app: App) -> Pins:
     tools = tuple(PinnedTool(tool, app.catalog.tokens(tool)) for tool in app.catalog.pins(settings.pin))
     costs = {name: (cost(each.pin), each.list_tokens) for name, each in app.config.profiles.items()}
     over = {name: each for name, each in costs.items() if each[0] > each[1]}
-    return Pins(tools, cost(settings.pin), app.config.profiles[""].list_tokens, over)
+    unmatched = tuple(each for each in settings.pin if not app.catalog.pins((each,)))
+    return Pins(tools, cost(settings.pin), app.config.profiles[""].list_tokens, over, unmatched)
 
 
 def show_pins(pins: Pins) -> None:
     """Print what is pinned and what it costs."""
+    if pins.unmatched:
+        output.say(f"Pinned, and no tool that is known is called so: {', '.join(pins.unmatched)}", "yellow")
+    if not pins.tools and pins.unmatched:
+        return
     if not pins.tools:
         output.say("No tool is pinned. To pin one: foretool pin TOOL (foretool tools shows the names)")
         return

@@ -42,7 +42,13 @@ def test_without_a_name_it_shows_what_is_pinned(config: Path, capsys: pytest.Cap
     capsys.readouterr()
     assert run(["pin", "--json", "--config", str(config)]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told == {"tools": [{"name": "sky__moon", "tokens": 40}], "tokens": 40, "budget": 70, "over": {}}
+    assert told == {
+        "tools": [{"name": "sky__moon", "tokens": 40}],
+        "tokens": 40,
+        "budget": 70,
+        "over": {},
+        "unmatched": [],
+    }
 
 
 def test_json_has_the_edit_and_the_cost(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,5 +69,21 @@ def test_a_pattern_for_tools_that_are_not_known_yet_is_pinned_with_a_remark(
 ) -> None:
     path = write_config(tmp_path)
     assert run(["pin", "sky__*", "--config", str(path)]) == 0
-    assert "not known yet are those of calc, sky" in capsys.readouterr().err
+    assert "not known yet are those of sky\n" in capsys.readouterr().err
     assert json.loads(path.read_text())["foretool"]["pin"] == ["sky__*"]
+    capsys.readouterr()
+    assert run(["pin", "--config", str(path)]) == 0
+    assert capsys.readouterr().out == "Pinned, and no tool that is known is called so: sky__*\n"
+    assert run(["pin", "--remove", "sky__*", "--config", str(path)]) == 0
+    assert "pin" not in json.loads(path.read_text())["foretool"]
+
+
+@pytest.mark.parametrize("pattern", ["nix__*", "nix__[ab]*"])
+def test_a_pattern_that_no_server_can_fit_is_not_pinned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], pattern: str
+) -> None:
+    path = write_config(tmp_path)
+    before = path.read_bytes()
+    assert run(["pin", pattern, "--config", str(path)]) == 1
+    assert f"no tool is called or matches '{pattern}'" in capsys.readouterr().err
+    assert path.read_bytes() == before
