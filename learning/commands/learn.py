@@ -139,9 +139,10 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
             f"{output.plural(run.waiting, 'task')} not embedded yet: a run spends {EMBED_S:.0f} s on that, with rare"
             " tools and the latest tasks first, and the next one goes on; while most are not, models read words alone"
         )
+    is_new = any(result.outcome == "promoted" and result.number for result in run.results)
     output.say(
         f"{output.plural(run.episodes, 'task')} ({run.imported} imported), {run.took_s:.1f} s;"
-        " `foretool learn --report` has all, `foretool learn --rollback` takes it back"
+        f" `foretool learn --report` has all{', `foretool learn --rollback` takes it back' * is_new}"
     )
     return 0
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -141,7 +141,9 @@ def needed_variables(server: Server) -> list[str]:
 
 
 def _check_variables(config: Config, found: list[Registered], environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Note variables that a server needs and only this shell has; what the same clients lack stands once."""
     given = [(each, each.environment(environ)) for each in found]
+    by_clients: dict[tuple[str, str], dict[str, list[str]]] = {}
     for server in config.servers.values():
         lacking: dict[str, list[Registered]] = {}
         for name in needed_variables(server):
@@ -150,14 +152,25 @@ def _check_variables(config: Config, found: list[Registered], environ: Mapping[s
         if not lacking:
             continue
         titles = _list(dict.fromkeys(each.file.title for without in lacking.values() for each in without))
-        names = _list(lacking)
-        what = f"{server.name}: {names} {'is' if len(lacking) == 1 else 'are'} set in this shell, but {titles} may not"
-        setting = ", ".join(f'"{name}": "..."' for name in lacking)
         entries = dict.fromkeys(
             f"the entry {each.server.name} in {each.file.path}" for without in lacking.values() for each in without
         )
-        do = f'add "env": {{{setting}}} to {_list(entries)}'
-        yield warning("client", Code.VARIABLE_NOT_IN_CLIENT, f"{what} have {_it(lacking)}", do, server.name)
+        by_clients.setdefault((titles, _list(entries)), {})[server.name] = list(lacking)
+    for (titles, entries_said), needed in by_clients.items():
+        names = dict.fromkeys(name for wanted in needed.values() for name in wanted)
+        setting = ", ".join(f'"{name}": "..."' for name in names)
+        what = f"{_say_needed(needed)} {'is' if len(names) == 1 else 'are'} set in this shell, but {titles} may not"
+        server_named = next(iter(needed)) if len(needed) == 1 else ""
+        do = f'add "env": {{{setting}}} to {entries_said}'
+        yield warning("client", Code.VARIABLE_NOT_IN_CLIENT, f"{what} have {_it(names)}", do, server_named)
+
+
+def _say_needed(needed: Mapping[str, Sequence[str]]) -> str:
+    """Say which servers need which variables: `git, files: TOKEN`, or `git: TOKEN; files: KEY`."""
+    by_names: dict[str, list[str]] = {}
+    for server, names in needed.items():
+        by_names.setdefault(_list(names), []).append(server)
+    return "; ".join(f"{', '.join(servers)}: {names}" for names, servers in by_names.items())
 
 
 def _check_programs(config: Config, found: list[Registered], environ: Mapping[str, str]) -> Iterator[Finding]:

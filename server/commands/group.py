@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -94,6 +94,12 @@ class _LazyGroup(click.Group):
             ctx.meta[ALL] = True
             args = args if len(own) < len(args) else [*args, "--help"]
         return super().parse_args(ctx, _move_config(args))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # who read us has read enough, as `head` does: no error
+            return 0
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

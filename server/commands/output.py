@@ -258,7 +258,24 @@ def console(*, error: bool = False) -> Console:
     """Return a console for stdout or stderr. It is created for each use, because tests replace the streams."""
     stream = sys.stderr if error else sys.stdout
     width = None if stream.isatty() else _WIDE
-    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=not stream.isatty())
+    return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=not stream.isatty())
+
+
+class _Console(Console):
+    """A console whose reader may go before all is said, as `head` does; rich would end the process with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # rich calls this where it handles the `BrokenPipeError`
+
+
+def agrees(question: str, *, default: bool = False, err: bool = False) -> bool:
+    """Ask a person yes or no. Where a terminal would break the question within a word, it is broken between two."""
+    said = printable_text(question)
+    stream = sys.stderr if err else sys.stdout
+    if stream.isatty():
+        width = max(console(error=err).width - len(" [y/N]: "), _LEAST_WRAPPED)
+        said = textwrap.fill(said, width, break_long_words=False, break_on_hyphens=False)
+    return click.confirm(said, default=default, err=err)
 
 
 def printable_text(text: str) -> str:

@@ -132,7 +132,7 @@ def _inherit(planned: Planned, own: OwnServers, repair: Repair, *, may_ask: bool
     (server,) = repair.servers
     for name in repair.names:
         question = f"{server} asks for {name}, which is set here. Give it to {server}? It may send it anywhere."
-        if may_ask and click.confirm(output.printable_text(question), default=False):
+        if may_ask and output.agrees(question):
             own.inherit(server, name)
             planned.what.append(f"{server}: give it {name}")
         else:
@@ -152,7 +152,7 @@ def _pass_certificates(
     question = (
         f"{who} did not trust a certificate of this network; {files} name those that are trusted here. Pass them on?"
     )
-    if may_ask and click.confirm(output.printable_text(question), default=False):
+    if may_ask and output.agrees(question):
         for server in servers:
             for name in distrustful[server]:
                 own.inherit(server, name)

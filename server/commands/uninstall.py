@@ -219,7 +219,7 @@ def run_commands(
     if dry_run or not (agreed or sys.stdin.isatty()):
         output.say("Nothing was run." if dry_run else "Nothing was run: there is nobody to ask. Run it, or add --yes.")
         return 0
-    if not agreed and not click.confirm(question, default=False):
+    if not agreed and not output.agrees(question):
         output.say("Nothing was run.")
         return WRONG
     if before is not None:

@@ -62,6 +62,16 @@ def test_a_variable_that_only_this_shell_has_is_told_with_the_client_that_lacks_
     assert SHELL["GITHUB_TOKEN"] not in repr(found)
 
 
+def test_what_the_same_client_lacks_for_several_servers_stands_once(tmp_path: Path) -> None:
+    entry = {"command": "/bin/true", "inherit": ["GITHUB_TOKEN"]}
+    config = write_config(tmp_path, {"github": entry, "gists": entry, "other": {**entry, "inherit": ["KEY"]}})
+    register(tmp_path, DESKTOP, config)
+    (found,) = told(tmp_path, config, {**SHELL, "KEY": "z"})
+    needed = "github, gists: GITHUB_TOKEN; other: KEY"
+    assert found.what == f"{needed} are set in this shell, but Claude Desktop may not have them"
+    assert '"GITHUB_TOKEN": "...", "KEY": "..."' in found.do
+
+
 def test_the_env_of_the_entry_gives_it(tmp_path: Path) -> None:
     config = config_of(tmp_path, env={"T": "${GITHUB_TOKEN}"})
     register(tmp_path, DESKTOP, config, env={"GITHUB_TOKEN": "y"})

@@ -87,3 +87,18 @@ def test_what_is_wrong_with_several_servers_stands_once(config: Path, capsys: py
     assert run(["list", "--config", str(config)]) == 1
     out = capsys.readouterr().out
     assert "calc, sky: exited with 1\n" in out and out.count("exited with 1") == 1
+
+
+def test_of_many_servers_that_fail_some_are_named_and_the_others_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"s{number}" for number in range(6)]
+    path = write_config(tmp_path, {name: {"command": name} for name in names})
+    now = time.time()
+    with open_store(load(path).storage) as store:
+        for name in names:
+            store.serving.save_state(
+                UpstreamState(os.getpid(), now, name, "retrying", now, None, 0, 2, 0, "exited with 1", ())
+            )
+    assert run(["list", "--config", str(path)]) == 1
+    assert "To see why s0, s1, s2 and 3 more fail: foretool doctor" in capsys.readouterr().out

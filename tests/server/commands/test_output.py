@@ -1,12 +1,16 @@
 """What commands print: times and sizes in words, tables that are never cut, texts that cannot steer a terminal."""
 
 import io
+import os
 import re
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
+from command_fakes import fill, write_config
 from rich import box
 from rich.console import Console
 from rich.progress import Progress
@@ -143,3 +147,28 @@ def test_a_remark_stays_within_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     output.warn(f"Stopped: no answer yet from {', '.join(f'server{number}' for number in range(20))}.")
     lines = sys.stderr.getvalue().splitlines()  # type: ignore[attr-defined]
     assert len(lines) > 1 and max(map(len, lines)) < 80
+
+
+def test_a_question_is_broken_between_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("builtins.input", lambda prompt="": print(prompt, end="") or "y")
+    monkeypatch.setattr("click.termui.visible_prompt_func", input)
+    question = "fetch, git and time did not trust a certificate of this network. Pass the names of files on?"
+    assert output.agrees(question)
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 40 and " ".join(said.split()) == f"{question} [y/N]:"
+
+
+@pytest.mark.parametrize("command", [["tools"], ["list"], ["pin"], ["misses", "--all"], ["status", "--json"]])
+def test_a_reader_that_has_read_enough_is_no_error(tmp_path: Path, command: list[str]) -> None:
+    path = write_config(tmp_path)
+    fill(path).close()
+    reader, writer = os.pipe()
+    os.close(reader)
+    typed = [sys.executable, "-m", "foretool", *command, "--config", str(path)]
+    done = subprocess.run(typed, stdout=writer, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
