@@ -99,9 +99,6 @@ def _say_why_not_shown(miss: Miss) -> str:
 
 
 _DENIED: Final = (
-    ("add it again", "its server is not in the config"),
-    ("foretool enable", "its server is disabled"),
-    ('see its "include"', "the entry of its server excludes it"),
     ("remove ", "a rule of the config refuses it"),
     ("add ", "the profile does not have its server"),
     ("foretool review", "it waits for your approval"),

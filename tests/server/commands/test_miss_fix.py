@@ -149,14 +149,14 @@ def test_a_cause_that_has_ended_leaves_nothing_to_change(tmp_path: Path, capsys:
     with fill(path) as store:
         store.catalog.save_exposed_names({ToolId("sky__moon"): ("sky", "moon")})
         gone = replace(MISS, tool="sky__moon", noticed="call", cause="gone", query="", call=0, recovered="no")
-        store.calls.record([], [replace(gone, change="foretool enable sky")])
+        store.calls.record([], [replace(gone, change="server 'sky' is disabled: foretool enable sky")])
     assert run(["disable", "sky", "--config", str(path)]) == 0
     capsys.readouterr()
     assert run(["misses", "2", "--config", str(path)]) == 0
     assert "foretool enable sky" in capsys.readouterr().out
     assert fix(path, "2", "--dry-run") == 0
     assert capsys.readouterr().out.startswith(
-        "sky__moon was missed (its server is disabled). What would have shown it:\n"
+        "sky__moon was missed (server 'sky' is disabled). What would have shown it:\n"
         "1  enable: enable server sky (foretool enable sky)\n"
     )
     assert run(["enable", "sky", "--config", str(path)]) == 0
