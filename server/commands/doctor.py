@@ -29,6 +29,7 @@ from foretool.server.config.places import find_place
 from foretool.server.diagnosis import Diagnosis, Finding, Severity, TokenSummary, UpstreamCheck
 from foretool.server.doctor import TIMEOUT_S
 from foretool.server.probing import OnProgress, Stage
+from foretool.server.system.counts import name_some
 from foretool.server.system.logs import mute_logging
 from foretool.storage.engine import StorageError
 
@@ -115,9 +116,20 @@ def command(
                 "fixed": fixed,
             }
         )
-    elif fixed is None and any(each.repair for each in diagnosis.findings):
-        output.say("Some of this can be mended for you: foretool doctor --fix")
+    elif fixed is None:
+        say_mendable(diagnosis)
     return int(not diagnosis.is_well)
+
+
+def say_mendable(diagnosis: Diagnosis) -> None:
+    """Say that some of what was found can be mended, and which servers only lack the certificates of this network."""
+    repairs_known = [each.repair for each in diagnosis.findings if each.repair is not None]
+    if distrustful := repairs.find_distrustful(repairs_known):
+        files = ", ".join(dict.fromkeys(name for names in distrustful.values() for name in names))
+        who = name_some(list(distrustful), _SHOWN)
+        output.say(f"{who} did not trust a certificate; to give them {files}: foretool doctor --fix")
+    elif repairs_known:
+        output.say("Some of this can be mended for you: foretool doctor --fix")
 
 
 def _require_enabled(config: Config, names: Sequence[str]) -> None:

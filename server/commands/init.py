@@ -574,6 +574,7 @@ def _start(place: Path | None, own: Path, as_json: bool, may_ask: bool) -> Diagn
         raise click.Abort from None
     if not as_json:
         doctor.show_diagnosis(diagnosis, config.path)
+        doctor.say_mendable(diagnosis)
     return diagnosis
 
 

@@ -89,8 +89,8 @@ def _plan(own: OwnServers, findings: Iterable[Finding], *, may_ask: bool) -> Pla
         done.add(repair)
         if repair.kind == "disable":
             disabled |= {*repair.servers}
-        if repair.kind == "inherit" and CERTIFICATE_FILES.issuperset(repair.names):
-            distrustful |= dict.fromkeys(repair.servers, repair.names)
+        if found := find_distrustful([repair]):
+            distrustful |= found
             continue
         _add(planned, own, finding, repair, may_ask=may_ask)
     _pass_certificates(planned, own, distrustful, may_ask=may_ask)
@@ -99,6 +99,16 @@ def _plan(own: OwnServers, findings: Iterable[Finding], *, may_ask: bool) -> Pla
         planned.changes.insert(0, change)
         planned.lines[:0] = edits.differing_lines(own)
     return planned
+
+
+def find_distrustful(repairs: Iterable[Repair]) -> dict[str, tuple[str, ...]]:
+    """Return the servers that trust no certificate of this network, and the variables that name those trusted here."""
+    return {
+        server: each.names
+        for each in repairs
+        if each.kind == "inherit" and CERTIFICATE_FILES.issuperset(each.names)
+        for server in each.servers
+    }
 
 
 def _add(planned: Planned, own: OwnServers, finding: Finding, repair: Repair, *, may_ask: bool) -> None:

@@ -88,6 +88,23 @@ def test_a_second_undo_says_that_it_is_done_where_our_own_file_or_a_file_of_hook
         assert error.endswith(", is already undone\n") and not out
 
 
+def test_servers_that_lack_only_the_certificates_of_this_network_are_said_at_once(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SSL_CERT_FILE", "/etc/ours.pem")
+    script = "echo 'invalid peer certificate: UnknownIssuer' >&2; exit 1 #"
+    entries = {name: {"command": "/bin/sh", "args": ["-c", script + name]} for name in ("one", "two")}
+    (home / ".cursor").mkdir(parents=True, exist_ok=True)
+    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    said = "one, two did not trust a certificate; to give them SSL_CERT_FILE: foretool doctor --fix"
+    assert run(["init", "--yes", "--no-hook"]) == 1
+    assert said in capsys.readouterr().out
+    assert run(["doctor"]) == 1
+    assert said in capsys.readouterr().out
+
+
 @requirement("trust:setup:secrets")
 def test_no_output_shows_a_secret(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_home(home)
