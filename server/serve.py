@@ -28,6 +28,7 @@ from foretool.server.local.opening import Opening
 from foretool.server.local.places import ProxyIdentity
 from foretool.server.local.server import LocalServer
 from foretool.server.local.sharing import Sharing
+from foretool.server.recording.store_watch import say_full_disk
 from foretool.server.setup.installation import fit_hint
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.upstreams.launcher import message_limit
@@ -225,8 +226,9 @@ def _open(config: Config) -> Store:
         store = open_serving_store(config.storage)
     except StorageError as error:  # a package is missing
         raise ConfigError(fit_hint(str(error)), Code.STORAGE_UNUSABLE) from None
-    for line in exposure(config.storage):
-        log.warning("%s", line)
+    for line in (*exposure(config.storage), say_full_disk(config.storage)):
+        if line:
+            log.warning("%s", line)
     with contextlib.suppress(StorageError):
         # A store without sessions belongs to a new user, for whom nothing has changed.
         if store.serving.tell_once("small environment") and store.sessions.first_at() is not None:

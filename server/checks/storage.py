@@ -6,13 +6,12 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from shutil import disk_usage
 from typing import Final
 
 from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Finding, Repair, ok, problem, warning
 from foretool.server.recording.notes import ProxyJob
-from foretool.server.recording.store_watch import find_trouble
+from foretool.server.recording.store_watch import ELSEWHERE, find_full_disk, find_trouble
 from foretool.server.setup.installation import fit_hint
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import examine_store, exposure, open_files
@@ -20,15 +19,12 @@ from foretool.storage.places import ServerAddress, StorePlace
 
 CHECK_S: Final = 5.0
 """How long the check of the storage file may take."""
-_LEAST_FREE: Final = 1 << 20
-"""Bytes that a new storage file needs at least; an empty one takes a third of this."""
-_ELSEWHERE: Final = 'set another path: "storage" in the foretool block of the config'
 
 
 def say_refused(error: str) -> Finding:
     """Return the finding that the storage did not take what was to be kept, from the words of a `StorageError`."""
     what, _, do = fit_hint(error).rpartition("; ")
-    return problem("storage", Code.STORAGE_UNUSABLE, what or do, do if what else _ELSEWHERE)
+    return problem("storage", Code.STORAGE_UNUSABLE, what or do, do if what else ELSEWHERE)
 
 
 def check_storage(place: StorePlace) -> Iterator[Finding]:
@@ -72,10 +68,10 @@ def _check_file(path: Path) -> Iterator[Finding]:
     try:
         health = examine_store(path, CHECK_S)
     except StorageError as error:
-        yield problem("storage", Code.STORAGE_UNUSABLE, str(error), _ELSEWHERE)
+        yield problem("storage", Code.STORAGE_UNUSABLE, str(error), ELSEWHERE)
         return
     if health.is_foreign:
-        yield problem("storage", Code.STORAGE_FOREIGN, f"{path}: was made by another program", _ELSEWHERE)
+        yield problem("storage", Code.STORAGE_FOREIGN, f"{path}: was made by another program", ELSEWHERE)
     elif health.version > health.newest:
         what = f"{path}: schema {health.version}, written by a newer foretool (this one knows {health.newest})"
         yield problem("storage", Code.STORAGE_NEWER, what, "upgrade foretool, or set another storage path")
@@ -91,9 +87,9 @@ def _check_file(path: Path) -> Iterator[Finding]:
     for damage in health.problems:
         do = "stop the proxies and move the file away; a new one is created, without the log"
         yield problem("storage", Code.STORAGE_DAMAGED, f"{path}: damaged: {damage}", do)
-    if disk_usage(path.parent).free < _LEAST_FREE:
-        what = f"{path}: the disk of {path.parent} is full: nothing more is recorded or learned"
-        yield problem("storage", Code.STORAGE_UNUSABLE, what, f"free some space, or {_ELSEWHERE}")
+    what, do = find_full_disk(path)
+    if what:
+        yield problem("storage", Code.STORAGE_UNUSABLE, what, do)
     elif not health.problems:
         checked = "checked" if health.is_complete else f"no damage within {CHECK_S:g} s of checking"
         yield ok("storage", f"{path}: schema {health.version}, {checked}")
@@ -130,8 +126,8 @@ def _check_place(path: Path) -> Finding:
         os.rmdir(tempfile.mkdtemp(dir=nearest, prefix=".foretool-"))  # noqa: PTH106  # the same, without a second object
     except OSError as error:
         what = f"{path}: cannot be created in {nearest} ({error.strerror})"
-        return problem("storage", Code.STORAGE_UNUSABLE, what, _ELSEWHERE)
-    if disk_usage(nearest).free < _LEAST_FREE:
-        what = f"{path}: cannot be created: the disk of {nearest} is full"
-        return problem("storage", Code.STORAGE_UNUSABLE, what, f"free some space, or {_ELSEWHERE}")
+        return problem("storage", Code.STORAGE_UNUSABLE, what, ELSEWHERE)
+    what, do = find_full_disk(path)
+    if what:
+        return problem("storage", Code.STORAGE_UNUSABLE, what, do)
     return ok("storage", f"{path}: does not exist yet, and can be created")

@@ -23,6 +23,7 @@ from foretool.server.config.loader import Config, load
 from foretool.server.config.places import find_place
 from foretool.server.ledger.conditions import Condition, ListedServer, list_servers
 from foretool.server.ledger.fixes import most_missed
+from foretool.server.recording.store_watch import say_full_disk
 from foretool.server.system.counts import name_some
 from foretool.server.upstreams.memory import find_running
 from foretool.storage.engine import StorageError
@@ -122,6 +123,8 @@ class Overview(Struct, frozen=True):
     """All that are on record."""
     is_registered: bool = True
     """Whether a client's file has foretool."""
+    disk_full: str = ""
+    """That the disk of the storage is full, and the way out; "" where it is not."""
 
 
 def show_overview(path: Path | None = None) -> int:
@@ -146,7 +149,7 @@ def show_overview(path: Path | None = None) -> int:
         return WRONG
     _print_state(state)
     _say_next(*next_step(state))
-    return int(not all(each.is_well for each in state.servers))
+    return int(bool(state.disk_full) or not all(each.is_well for each in state.servers))
 
 
 def read_state(config: Config) -> Overview:
@@ -163,6 +166,7 @@ def read_state(config: Config) -> Overview:
             missed=most_missed(app, app.store.calls.count_misses(MissFilter(time.time() - _RECENT_S)), view.shown),
             calls=app.store.statistics().calls,
             is_registered=bool(find_registered(config.path)),
+            disk_full=say_full_disk(config.storage),
         )
 
 
@@ -212,6 +216,8 @@ def _print_state(state: Overview) -> None:
     else:
         output.say(f"No proxy runs now, and {UNREGISTERED}.")
     _say_errors(state.servers, with_times=False)
+    if state.disk_full:
+        output.say(state.disk_full, "red")
 
 
 def _say_next(command: str, what: str) -> None:

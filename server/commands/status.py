@@ -39,7 +39,7 @@ from foretool.server.recording.calibration import (
 )
 from foretool.server.recording.costs import FEWEST, count_shell_calls
 from foretool.server.recording.notes import ProxyJob, find_failing_jobs
-from foretool.server.recording.store_watch import TroubleNote, find_trouble
+from foretool.server.recording.store_watch import TroubleNote, find_trouble, say_full_disk
 from foretool.server.signin.vault import KnownSignIn, Vault
 from foretool.server.trust.approvals import say_waiting
 from foretool.server.trust.phrases import Severity
@@ -143,6 +143,8 @@ class Status(Struct, frozen=True):
     warnings: tuple[str, ...]
     findings: dict[str, dict[Severity, int]]
     """By server, how many texts look wrong, by severity; servers without any are left out."""
+    disk_full: str
+    """That the disk of the storage file is full, and the way out; "" where it is not."""
     storage_trouble: str
     """Why the storage file cannot be read, or ""."""
     held: dict[str, str]
@@ -161,7 +163,7 @@ class Status(Struct, frozen=True):
         """Whether no server is broken, none failed when it was last tried, no upstream of a running proxy is down or
         lists no tools, no background job fails, and all is stored."""
         states = {state.state for proxy in self.proxies if proxy.is_running for state in proxy.upstreams}
-        is_stored = not self.storage_trouble and not self.without_storage
+        is_stored = not (self.storage_trouble or self.disk_full or self.without_storage)
         return is_stored and not (self.failing_jobs or self.broken or self.failing) and states.isdisjoint(FAILING)
 
 
@@ -254,6 +256,7 @@ def read_status(config: Config) -> Status:
             disabled=config.disabled,
             warnings=(*config.warnings, *exposure(config.storage)),
             findings=inspect_store(config, store).counts(),
+            disk_full=say_full_disk(config.storage),
             storage_trouble=trouble,
             held={name: text for name, (_, text) in say_waiting(store.approvals.held(), config.servers).items()},
             without_storage=without_storage,
@@ -320,8 +323,10 @@ def _print(status: Status, verbose: bool) -> None:
     output.say_fact("config", f"{status.config} ({status.config_named_by})")
     if status.storage_trouble:
         output.say_fact("storage", status.storage_trouble, "red")
-    else:
+    elif status.contents is not None or not status.disk_full:
         output.say_fact("storage", f"{status.storage}: {_say_contents(status.contents, status.shell_calls)}")
+    if status.disk_full:
+        output.say_fact("storage", status.disk_full, "red")
     encoding, recording = status.encoder, status.recording
     # Nothing is known of what is in a storage file that cannot be read.
     said = {

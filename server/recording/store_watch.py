@@ -13,12 +13,14 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from shutil import disk_usage
 from typing import Final
 
+from foretool.server.config.codes import Code
 from foretool.server.recording.notes import Note, read_notes, remove_notes, write_note
 from foretool.server.recording.recorder import Recorder
 from foretool.server.transports.tasks import BackgroundWork
-from foretool.storage.places import StorePlace
+from foretool.storage.places import ServerAddress, StorePlace
 from foretool.storage.store import Store
 
 _FIRST_RETRY_S: Final = 0.5
@@ -33,6 +35,33 @@ _TRY_AGAIN: Final = "; nothing was written, try again"
 """What a store says to those who have nobody to try again for them."""
 
 log = logging.getLogger("foretool.storage")
+
+
+_LEAST_FREE: Final = 1 << 20
+"""Bytes that a new storage file needs at least; an empty one takes a third of this."""
+ELSEWHERE: Final = 'set another path: "storage" in the foretool block of the config'
+
+
+def find_full_disk(place: StorePlace) -> tuple[str, str]:
+    """Return what a full disk keeps a storage file from, and the way out; two empty texts where there is room."""
+    if isinstance(place, ServerAddress):
+        return "", ""
+    nearest = next((parent for parent in place.parents if parent.exists()), None)
+    try:
+        is_full = nearest is not None and disk_usage(nearest).free < _LEAST_FREE
+    except OSError:
+        is_full = False
+    if not is_full:
+        return "", ""
+    what = f"the disk of {nearest} is full"
+    what = f"{what}: nothing more is recorded or learned" if place.exists() else f"cannot be created: {what}"
+    return f"{place}: {what}", f"free some space, or {ELSEWHERE}"
+
+
+def say_full_disk(place: StorePlace) -> str:
+    """Say in one line that the disk of a storage file is full, with the code and the way out; "" where it is not."""
+    what, do = find_full_disk(place)
+    return f"{what}; {do} [{Code.STORAGE_UNUSABLE}]" if what else ""
 
 
 class TroubleNote(Note, frozen=True):

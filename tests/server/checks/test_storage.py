@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from command_fakes import fill, write_config
 from postgres import SKIPPED, new_schema
 
 from foretool.server.checks.storage import check_storage
+from foretool.server.commands.group import run
 from foretool.server.config.codes import Code
 from foretool.storage.opening import open_store
 from foretool.storage.places import ServerAddress
@@ -27,14 +29,14 @@ def test_a_file_not_there_yet_is_fine_where_it_can_be_made(tmp_path: Path) -> No
 
 
 def test_a_full_disk_takes_no_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foretool.server.checks.storage.disk_usage", lambda folder: SimpleNamespace(free=4096))
+    monkeypatch.setattr("foretool.server.recording.store_watch.disk_usage", lambda folder: SimpleNamespace(free=4096))
     ((severity, what),) = storage(tmp_path / "foretool.sqlite3")
     assert severity == "error" and what == f"cannot be created: the disk of {tmp_path} is full"
 
 
 def test_a_file_on_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(write_config(tmp_path)).close()
-    monkeypatch.setattr("foretool.server.checks.storage.disk_usage", lambda folder: SimpleNamespace(free=4096))
+    monkeypatch.setattr("foretool.server.recording.store_watch.disk_usage", lambda folder: SimpleNamespace(free=4096))
     ((severity, what),) = storage(tmp_path / "foretool.sqlite3")
     assert severity == "error" and what == f"the disk of {tmp_path} is full: nothing more is recorded or learned"
 
@@ -95,3 +97,18 @@ def test_a_missing_driver_is_one_line_with_what_to_install(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "psycopg", None)
     (found,) = check_storage(ServerAddress("postgresql://me:hunter2@127.0.0.1:1/none"))
     assert "psycopg is not installed" in found.what and "[postgres]" in found.what + found.do
+
+
+def test_a_full_disk_is_said_by_status_and_by_the_bare_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path)
+    fill(path).close()
+    monkeypatch.setattr("foretool.server.recording.store_watch.disk_usage", lambda folder: SimpleNamespace(free=4096))
+    for command in (["status"], []):
+        assert run([*command, "--config", str(path)]) == 1
+        out = capsys.readouterr().out
+        said = f"the disk of {tmp_path} is full: nothing more is recorded or learned; free some space"
+        assert said in out and "[FT501]" in out, command
+    assert run(["status", "--json", "--config", str(path)]) == 1
+    assert said in json.loads(capsys.readouterr().out)["disk_full"]
