@@ -82,7 +82,7 @@ def test_no_half_of_a_secret_in_a_prompt_is_kept(
 def test_a_description_leads_out_of_no_tag_that_a_client_puts_around_the_hint(config: Path, tmp_path: Path) -> None:
     said = hint.answer_prompt(event("a forecast of the weather in the city", tmp_path), HintOptions(config))
     assert said.startswith(HEAD) and "Forecast of the weather" in said and "<" not in said
-    assert said.count('"') == 2
+    assert said.splitlines()[1].count('"') == 2
 
 
 @requirement("trust:apps:alone")

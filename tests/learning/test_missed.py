@@ -23,7 +23,7 @@ from foretool.learning.training.replay import StepRanks
 from foretool.server import offline
 from foretool.storage.records import Call, Discovery, Episode, Match, Miss, Prompt, SessionRecord
 
-WORDS = {ADD: "total the bill", SUB: "what is left over", MOON: "phase tonight", RAIN: "take an umbrella"}
+WORDS = {ADD: "total the bill", SUB: "the part left over", MOON: "phase tonight", RAIN: "take an umbrella"}
 """The tools of the setting all have one text, so only what was learned can tell them apart."""
 TOGETHER = ((ADD, SUB), (MOON, RAIN))
 """Who needs one of a pair needs the other too, so episodes alone do not tell which words are for which."""
