@@ -64,7 +64,7 @@ async def greeted(stage: Stage) -> FakeClient:
 
 
 def problems(stage: Stage, upstream: str) -> str:
-    return "; ".join(stage.app.catalog.problems.get(upstream, ()))
+    return "; ".join(stage.app.catalog.problems_of(upstream))
 
 
 @requirement("trust:limits:lists")
