@@ -68,9 +68,8 @@ _CHANGING: Final = re.compile(
 )
 """The beginning of a task that asks for a change. Elsewhere "write" may be a question."""
 _QUESTION: Final = re.compile(
-    r"\W*(?:what|which|who|whom|whose|where|when|why|how|is|are|was|were|does|do|did|has|have|tell me|show me)\b"
-    r"|.*\?\W*\Z",
-    re.IGNORECASE | re.DOTALL,
+    r"\W*(?:what|which|who|whom|whose|where|when|why|how|is|are|was|were|does|do|did|has|have|tell me|show me)\b",
+    re.IGNORECASE,
 )
 _DEED: Final = re.compile(
     r"\b(?:add|append|appl|book|build|buil[dt]|buy|cancel|chang|clos|commit|convert|cop[iy]|creat|delet|draft|drop|edit"
@@ -106,7 +105,17 @@ def changes(name: str, server: str) -> bool:
 
 def only_asks(task: str) -> bool:
     """Return whether a task is a question in English without any word for a deed."""
-    return _QUESTION.match(task) is not None and _DEED.search(task) is None and _ASKED.search(task) is None
+    is_question = _QUESTION.match(task) is not None or "?" in _behind_words(task)
+    return is_question and _DEED.search(task) is None and _ASKED.search(task) is None
+
+
+def _behind_words(task: str) -> str:
+    """Return what stands behind the last letter or digit of a task. No pattern: one that looks for an end from every
+    place takes seconds for a task of question marks."""
+    at = len(task)
+    while at and not (task[at - 1].isalnum() or task[at - 1] == "_"):
+        at -= 1
+    return task[at:]
 
 
 class Deeds(Struct):

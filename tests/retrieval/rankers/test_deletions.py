@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from foretool.retrieval.corpus import Corpus
@@ -14,7 +16,9 @@ from foretool.retrieval.rankers.deletions import (
     deletes,
     deletes_something_else,
     is_unasked,
+    only_asks,
     only_reads,
+    says_nothing_of_deleting,
 )
 from foretool.retrieval.ranking import Query
 from tests.support.tools import tool
@@ -106,6 +110,29 @@ def test_a_tool_that_changes_something_stands_lower_where_a_question_asks_for_no
     plain = [tool("jot", "jot_old_note", "Moves a note"), tool("more", "other", "Nothing")]
     score, same = (Pipeline(Corpus(tools)).rank(Query((task,))).ranked[0].score for tools in (made, plain))
     assert (score < 0.9 * same) is lowered
+
+
+@pytest.mark.parametrize(
+    "task", ["?" * 20_000 + "x", "x" + "?" * 20_000, " " * 20_000, "what " * 4_000, "." * 20_000 + "?x"]
+)
+def test_no_task_takes_long_to_be_read(task: str) -> None:
+    begun = time.process_time()
+    only_asks(task), says_nothing_of_deleting(task), is_unasked(task)
+    assert time.process_time() - begun < 0.5
+
+
+@pytest.mark.parametrize(
+    ("task", "asks"),
+    [
+        ("the note is where?", True),
+        ('"is it there?")', True),
+        ("where? here", True),
+        ("here? there", False),
+        ("???", True),
+    ],
+)
+def test_a_question_begins_or_ends_as_one(task: str, asks: bool) -> None:
+    assert only_asks(task) is asks
 
 
 @pytest.mark.parametrize(
