@@ -76,27 +76,27 @@ class ToolLookup:
         these, one for each that it was told of and that takes most of them. None where those are too many to tell."""
         reach, shown = self._policy.reach(exchange.client.profile), exchange.own_session.list
         chat = exchange.own_session.conversations.whole
+        told = {*chat.told, *chat.found}
         given = written.argument_names
-        taking = {
-            tool.id: tool for tool in self._catalog.tools()
-            if (needed := required_arguments(tool)) and needed <= given and reach.finds(tool)
+        unknown = {
+            tool: len(given - all_arguments(tool)) for tool in self._catalog.tools()
+            # What nobody was shown is not read: a catalog may have tens of thousands.
+            if (tool.id in told or shown.sees(tool.id) or shown.names(tool.id)) and reach.finds(tool)
+            and (needed := required_arguments(tool)) and needed <= given
         }  # fmt: skip
-        told = [tool for tool in taking.values() if tool.id in chat.told or tool.id in chat.found]
-        listed = [tool for tool in taking.values() if shown.sees(tool.id) or shown.names(tool.id)]
-        unknown = {id: len(given - all_arguments(tool)) for id, tool in taking.items()}
-        meant = {tool.id for tool in (*told, *listed) if not unknown[tool.id]}
+        meant = [tool for tool, count in unknown.items() if not count]
         if len(meant) > _MOST_FITTING:
-            meant &= {tool.id for tool in told}
-        if not meant and told:
-            fewest = min(unknown[tool.id] for tool in told)
-            meant = {tool.id for tool in told if unknown[tool.id] == fewest}
+            meant = [tool for tool in meant if tool.id in told]
+        if not meant:
+            near = {tool: count for tool, count in unknown.items() if tool.id in told}
+            meant = [tool for tool, count in near.items() if count == min(near.values())]
         if len(meant) > _MOST_FITTING:
             return []
         arguments = written.arguments({})
         is_long = len(bytes(arguments)) > _MOST_REPEATED
         return [
             _write_call(tool, reach.verdict(tool).bridge, arguments, is_long=is_long)
-            for id, tool in taking.items() if id in meant
+            for tool in meant if signature(tool) or not is_long
         ]  # fmt: skip
 
     def _wait(self, call: ToolCall, lane: Upstream | None) -> Wait:
@@ -198,6 +198,6 @@ class ToolLookup:
 def _write_call(tool: Tool, bridge: str, arguments: Raw, *, is_long: bool) -> str:
     """Write a call with those of some arguments that the tool takes, or with its own where they are too long."""
     if is_long:
-        return bridged(signature(tool) or tool.id, bridge)
+        return bridged(signature(tool), bridge)
     known = {name: value for name, value in jsonrpc.fields(arguments).items() if name in all_arguments(tool)}
     return f"{bridge} with {jsonrpc.encode({'name': tool.id, 'arguments': known}).decode()}"
