@@ -29,7 +29,7 @@ from foretool.server.hints import AHEAD, MOST_TEXT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing and pathlib take half as long to import as everything else that the way to a proxy needs
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from foretool.retrieval.corpus import Corpus
@@ -111,7 +111,7 @@ def plain_hint(arguments: Sequence[str]) -> HintOptions | None:
 def main(options: HintOptions) -> int:
     """Answer the prompt on stdin. Returns the exit status, which is always 0."""
     # Python handles the signal between two bytecodes, so a long call into C delays it a little.
-    signal.signal(signal.SIGALRM, lambda number, frame: os._exit(0) if options.is_shell else _let_client_go())
+    signal.signal(signal.SIGALRM, _end if options.is_shell else _let_client_go)
     signal.setitimer(signal.ITIMER_REAL, left_s(_SHELL_DEADLINE_MS if options.is_shell else _DEADLINE_MS))
     gc.disable()  # hardly anything that is made here is dropped before the process ends
     event = bytearray()
@@ -146,7 +146,21 @@ class TooLate(BaseException):
     nothing on the way to `main` may take it for a fault of its own."""
 
 
-def _let_client_go() -> None:
+def _end(number: int, frame: object) -> None:
+    os._exit(0)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let the deadline wait until something short is done."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _let_client_go(number: int, frame: object) -> None:
     """End what the client waits for. Raises `TooLate` in a child, which holds nothing of the client's but its words."""
     try:
         if os.fork():
@@ -157,7 +171,7 @@ def _let_client_go() -> None:
         os.dup2(nothing, 2)
     except OSError:
         os._exit(0)
-    signal.signal(signal.SIGALRM, lambda number, frame: os._exit(0))
+    signal.signal(signal.SIGALRM, _end)
     signal.setitimer(signal.ITIMER_REAL, _STORING_S)
     raise TooLate
 
@@ -298,10 +312,15 @@ def answer_by_words(asked: HookPrompt, options: HintOptions) -> str:
     from foretool.storage.opening import open_store
     from foretool.storage.records import Exposure
 
-    with open_store(config.storage, busy_ms=50) as store:
-        # The store may be busy or full, and the hint is still useful.
-        with contextlib.suppress(StorageError):
-            _keep(asked, options, config, store)
+    with contextlib.ExitStack() as opened:
+        with _undisturbed():
+            store = opened.enter_context(open_store(config.storage, busy_ms=50))
+            # The store may be busy or full, and the hint is still useful.
+            with contextlib.suppress(StorageError):
+                _keep(asked, options, config, store)
+            if signal.getsignal(signal.SIGALRM) is _let_client_go:
+                # A child would go on with our connection, and SQLite allows that to nobody.
+                signal.signal(signal.SIGALRM, _end)
         hint = _name_tools(config, store, asked.text[:_MOST_SEARCHED], options.profile)
         if hint.tools:
             shown = Exposure(asked.session, asked.at, "frozen", 0, hint.tools, hint.tokens, "prompt")

@@ -156,6 +156,29 @@ def test_a_prompt_whose_hint_comes_too_late_is_stored_all_the_same(tmp_path: Pat
         assert not [each for each in store.sessions.exposures(EVENT["session_id"]) if each.reason == "prompt"]
 
 
+@requirement("hint:silent")
+def test_no_child_goes_on_with_a_storage_file_that_is_open(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    lines = (
+        "import os, sys, time", "from foretool.server import hint",
+        "os.fork = lambda: os.write(1, b'forked')",
+        "hint._name_tools = lambda *rest: time.sleep(20)",
+        f"sys.exit(hint.main(hint.HintOptions({str(path)!r})))",
+    )  # fmt: skip
+    with fill(path) as store:
+        env = {**os.environ, "FORETOOL_SOCKETS": "off", "FORETOOL_HINT_MS": "4000"}
+        done = subprocess.run(
+            [sys.executable, "-c", "\n".join(lines)],
+            input=told(),
+            capture_output=True,
+            timeout=15,
+            check=False,
+            env=env,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        assert [each.text for each in store.tasks.prompts()] == [EVENT["prompt"]]
+
+
 @requirement("hint:record")
 def test_a_late_prompt_is_not_stored_where_nothing_may_be(tmp_path: Path) -> None:
     path = write_config(tmp_path, record="off")
