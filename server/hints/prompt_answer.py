@@ -81,7 +81,7 @@ class PromptAnswers:
         reach = self._policy.reach(profile)
         listed, named = self._shown(profile.name, session)
         hint = write_prompt_hint(
-            without_deletions(self._likely(lines, profile, session), prompt.text[:MOST_TEXT]),
+            without_deletions(self._likely(lines, profile, session), "\n".join(lines)),
             lambda tool: Mark(listed(tool.id), reach.verdict(tool).bridge == CALL_WRITE, named(tool.id)),
         )
         if hint.tools:

@@ -88,18 +88,18 @@ def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hi
     `tools`: the best first. Behind the first `TOOLS` only those are named that the list neither has nor names. Where
     the list has them all, the names of the first `TOOLS` are enough.
     """
-    best = [tool for tool in islice(tools, MOST) if signature(tool)]
+    best = [(tool, mark(tool)) for tool in islice(tools, MOST) if signature(tool)]
     if not best:
         return Hint()
-    if all(mark(tool).is_listed for tool in best):
-        first = tuple(tool.id for tool in best[:TOOLS])
+    if all(how.is_listed for _, how in best):
+        first = tuple(tool.id for tool, _ in best[:TOOLS])
         text = f"{LISTED} {', '.join(first)}."
         return Hint(text, first, _count_tokens(text))
-    example = _write_example(best[0], mark(best[0]))
+    example = _write_example(*best[0])
     lines, more, named = [HEAD], list[str](), list[ToolId]()
     left = TOKENS - estimate(HEAD) - _count_tokens(example)
-    for tool in best:
-        how, is_described = mark(tool), len(lines) <= TOOLS
+    for tool, how in best:
+        is_described = len(lines) <= TOOLS
         if (how.is_listed or how.is_named) and not is_described:
             continue
         if is_described:
@@ -124,8 +124,8 @@ def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hi
 
 
 def _write_example(tool: Tool, mark: Mark) -> str:
-    """Return a whole call of the best tool where the list lacks it: without one, small models give a bridge the
-    arguments and forget the name of the tool."""
+    """Return a whole call of the best tool where the list lacks it, else "": without one, small models give a bridge
+    the arguments and forget the name of the tool."""
     if mark.is_listed:
         return ""
     return f"For example: {example_call(signature(tool), 'call_tool_write' if mark.writes else 'call_tool')}"
