@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from foretool.retrieval.enumerations import members
-from foretool.retrieval.glossary import is_put_into_english, put_into_english
-from foretool.retrieval.ranking import MAX_NEED_WORDS
+from foretool.retrieval.glossary import is_put_into_english, language_of, put_into_english
+from foretool.retrieval.ranking import MAX_LINES, MAX_NEED_WORDS
 from foretool.retrieval.words import terms
 
 MOST = 8
@@ -103,11 +104,15 @@ def _listed(lines: Sequence[str]) -> list[str]:
     return found if enumerates else []
 
 
+@lru_cache(maxsize=64)
 def in_english(need: str) -> str:
     """Return a need in English words, line by line as it was; one in English as it is."""
     if not is_put_into_english(need):
         return need
-    return "\n".join(put_into_english(line) for line in need.splitlines())
+    lines = need.splitlines()
+    # Each of a few lines tells its own language; of hundreds, that would be asked thousands of times a search.
+    language = language_of(need) if len(lines) > MAX_LINES else None
+    return "\n".join(put_into_english(line, language) for line in lines)
 
 
 def is_story(need: str) -> bool:

@@ -327,9 +327,9 @@ def _spaced_language(text: str) -> str | None:
 
     A language is told by its small words, and in short texts by words of its glossary that are no English ones. Words
     that only English has must be fewer."""
-    from foretool.retrieval.languages import MARKS, fold, has_other_letters, tally, words_of
+    from foretool.retrieval.languages import MARKS, MOST_WORDS, fold, has_other_letters, tally, words_of
 
-    words = words_of(text[:MOST_READ])
+    words = words_of(text[:MOST_READ])[:MOST_WORDS]
     small = tally(words)
     if has_other_letters(words) or all(each.english > 1 and each.english >= each.own for each in small.values()):
         return None

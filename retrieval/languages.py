@@ -23,7 +23,7 @@ NAMES: Final = {
 }  # fmt: skip
 """The languages that are read beside English, by their codes."""
 
-_MOST_WORDS: Final = 80
+MOST_WORDS: Final = 80
 """So many words of a text tell its language."""
 
 _SAID_IN: Final = {
@@ -161,7 +161,7 @@ class Tally(Struct):
 def tally(words: Sequence[Word]) -> dict[str, Tally]:
     """Count the small words of a text for each language."""
     found = {language: Tally() for language in MARKS}
-    read = words[:_MOST_WORDS]
+    read = words[:MOST_WORDS]
     for at, word in enumerate(read):
         small = fold(word.text)
         if small in STOP_WORDS:

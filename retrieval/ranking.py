@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from math import exp, log
 from typing import Final, overload
 
@@ -13,6 +14,9 @@ from foretool.storage.records import ToolId
 
 MAX_LINES = 8
 """Lines of a task beyond these are joined to the last one: each line is ranked on its own."""
+MOST_SEARCHED: Final = 4_000
+"""How many characters of a task are searched for, half of them at its beginning and half at its end: people say what
+they want before or behind what they paste. Whoever else is served waits for each search meanwhile."""
 MAX_NEED_WORDS = 40
 """A line with more words is a paragraph; the lines then tell one story."""
 _WRAPPED = re.compile(
@@ -164,16 +168,22 @@ class Ranking(Struct, frozen=True):
         return next((rank for rank, each in enumerate(self.ranked, 1) if each.tool == tool), 0)
 
 
+@lru_cache(maxsize=16)
 def task_lines(task: str) -> tuple[str, ...]:
     """Return the lines of a task, one need a line. A few words that only say where or with what, as "in git", go on
-    with the line before them: whoever wrote them wrapped it."""
+    with the line before them: whoever wrote them wrapped it. Of a long task both ends are read."""
     lines: list[str] = []
-    for line in filter(None, map(str.strip, task.splitlines())):
+    for line in filter(None, map(str.strip, _ends(task).splitlines())):
         if lines and not lines[-1].endswith(_SENTENCE_ENDS) and _WRAPPED.fullmatch(line):
             lines[-1] += f" {line}"
         else:
             lines.append(line)
     return tuple(lines)
+
+
+def _ends(task: str) -> str:
+    half = MOST_SEARCHED // 2
+    return task if len(task) <= MOST_SEARCHED else f"{task[:half]}\n{task[-half:]}"
 
 
 def split_needs(lines: Sequence[str]) -> list[str]:

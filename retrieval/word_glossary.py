@@ -86,7 +86,8 @@ class WordGlossary:
     """The words of one file."""
 
     def __init__(self, language: str, lines: Iterable[str]) -> None:
-        self._endings = tuple(sorted(set(_ENDINGS[language].split()), key=len, reverse=True))
+        self._endings = frozenset(_ENDINGS[language].split())
+        self._longest_ending = max(map(len, self._endings))
         self._joints = _JOINED.get(language, ())
         self._last = frozenset(_LAST.get(language, "").split())
         self._accented: dict[str, str] = {}
@@ -113,9 +114,10 @@ class WordGlossary:
 
     def stem(self, word: str) -> str:
         """Cut the longest ending off a word without accents."""
-        for ending in self._endings:
-            if word.endswith(ending) and len(word) - len(ending) >= _LEAST_STEM:
-                return word[: -len(ending)]
+        size = len(word)
+        for at in range(max(size - self._longest_ending, _LEAST_STEM), size):
+            if word[at:] in self._endings:
+                return word[:at]
         return word
 
     def has(self, word: str) -> bool:

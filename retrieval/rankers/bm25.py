@@ -274,12 +274,14 @@ class Lexical:
         least."""
         total = max(self.live, least_total)
         mass = met = 0.0
+        unknown = idf(total, 0)
         for term, weight in wanted.items():
-            if weight >= SAID:
-                impacts = self.impacts(term)
-                worth = weight * idf(total, impacts.having if impacts else 0)
-                mass += worth
-                met += worth if impacts and impacts.of(slot) else 0.0
+            if weight < SAID:
+                continue
+            impacts = self.impacts(term)
+            worth = weight * (idf(total, impacts.having) if impacts else unknown)
+            mass += worth
+            met += worth if impacts and impacts.of(slot) else 0.0
         return met / mass if mass else 0.0
 
     def telling_share(self, wanted: Mapping[str, float], score: float) -> float:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretool.retrieval.ranking import MAX_LINES, Ranked, Ranking, Reasons, split_needs, task_lines
+from foretool.retrieval.ranking import MAX_LINES, MOST_SEARCHED, Ranked, Ranking, Reasons, split_needs, task_lines
 from foretool.storage.records import ToolId
 
 
@@ -50,3 +50,11 @@ def test_reasons_are_found_at_the_first_look_and_once() -> None:
 )
 def test_words_that_only_say_where_go_on_with_the_line_before_them(task: str, lines: list[str]) -> None:
     assert list(task_lines(task)) == lines
+
+
+def test_of_a_long_task_both_ends_are_read() -> None:
+    pasted = "line of a log " * 1_400
+    lines = task_lines(f"find the cause\n{pasted}\nand send a mail")
+    assert lines[0] == "find the cause"
+    assert lines[-1].endswith("and send a mail") or lines[-1] == "and send a mail"
+    assert sum(map(len, lines)) <= MOST_SEARCHED
