@@ -36,7 +36,8 @@ MAX_PREPARED = 4
 """So many searches may be prepared before they are ranked."""
 _LEAST_CHANCE = 0.01
 """Tools that are less likely to be called next are left out of a prediction."""
-
+READ_AT_ONCE = 400
+"""So many characters of a task are read by encoders at once, in some 20 ms; the longest one takes half a second."""
 MANY_NAMES = 1000
 """So many names are noted at once, in 6 ms."""
 
@@ -114,6 +115,24 @@ class Pipeline:
             while len(self._prepared) >= MAX_PREPARED:
                 del self._prepared[next(iter(self._prepared))]
             self._prepared[query.lines] = made_of, kept
+
+    def is_long(self, query: Query) -> bool:
+        """Return whether encoders read a query for so long that nobody else should wait for it."""
+        return self.dense is not None and sum(map(len, query.lines)) > READ_AT_ONCE
+
+    def long_reading(self, query: Query) -> Callable[[], Callable[[], None]] | None:
+        """Return what reads the texts of a query with the encoders, in another thread, where that takes long; else
+        None. It returns what keeps their vectors for the ranking, in the thread of all else."""
+        if not self.is_long(query) or (dense := self._ready_encoders()) is None:
+            return None
+        if not (texts := self._unread(dense, split_task(split_needs(query.lines)))):
+            return None
+
+        def keep(read: Mapping[str, Reading]) -> None:
+            if self._reader is dense:
+                self._keep_readings(read)
+
+        return lambda: partial(keep, dict(zip(texts, dense.readings(texts), strict=True)))
 
     def has_names_to_note(self, query: Query) -> bool:
         """Return whether a query is the first one that looks for near names, among so many that it takes long."""
@@ -215,13 +234,21 @@ class Pipeline:
 
     def _read(self, dense: DenseEnsemble, texts: Sequence[str]) -> list[Reading]:
         """Return the vectors of each text by encoder; kept for a while, unless an encoder has failed."""
+        new = self._unread(dense, texts)
+        read = dict(zip(new, dense.readings(new), strict=True)) if new else {}
+        found = [read.get(text) or self._readings[text] for text in texts]
+        self._keep_readings(read)
+        return found
+
+    def _unread(self, dense: DenseEnsemble, texts: Sequence[str]) -> list[str]:
+        """Return the texts whose vectors are not kept; those of other encoders go."""
         if self._reader is not dense:
             self._readings.clear()
             self._untaken.clear()
             self._reader = dense
-        new = [text for text in dict.fromkeys(texts) if text not in self._readings]
-        read = dict(zip(new, dense.readings(new), strict=True)) if new else {}
-        found = [read.get(text) or self._readings[text] for text in texts]
+        return [text for text in dict.fromkeys(texts) if text not in self._readings]
+
+    def _keep_readings(self, read: Mapping[str, Reading]) -> None:
         # Zeros stand for a text that an encoder could not be asked (`encoders.slow`).
         known = {text: reading for text, reading in read.items() if all(each.any() for each in reading)}
         self._readings |= known
@@ -230,7 +257,6 @@ class Pipeline:
             oldest = next(iter(self._readings))
             del self._readings[oldest]
             self._untaken.discard(oldest)
-        return found
 
     def _aligned_models(self, dense: DenseEnsemble | None) -> LearnedModels | None:
         """Return the learned models, brought up to the tools as they are now."""

@@ -1,7 +1,8 @@
 """Search: everything that ranks tools, and the slow parts of a search off the event loop.
 
-An encoder behind an endpoint or on torch is slow: it is asked in a thread, before the tools are ranked. The ranking
-itself always runs on the loop, where the catalog cannot change under it. A search also waits a while for the index.
+An encoder behind an endpoint or on torch is slow: it is asked in a thread, before the tools are ranked, and so is any
+encoder for a long task. The ranking itself always runs on the loop, where the catalog cannot change under it. A search
+also waits a while for the index.
 
 Lists need no index, so nothing is indexed before somebody searches or the process is idle. Reading one tool takes
 0.14 ms. With thousands of them the index is made in slices, and calls go on between two slices. A thread would hold up
@@ -311,6 +312,9 @@ class Search(BackgroundWork):
                 await self.opening.wait(opened)
             if self._slow and query.lines:
                 await asyncio.to_thread(self._ask_slow, query)
+            # Asked only now, since the encoders may have been opened meanwhile.
+            if (read := self._index.pipeline.long_reading(query)) is not None:
+                (await asyncio.to_thread(read))()
 
         async def rank_later() -> None:
             await _try_to(prepare())
@@ -322,6 +326,7 @@ class Search(BackgroundWork):
                 self._preparing -= 1
 
         waits = is_behind or opening is not None or bool(self._slow and query.lines)
+        waits = waits or self._index.pipeline.is_long(query)
         if waits or not _is_prepared_at_once(preparation):
             task = asyncio.get_running_loop().create_task(rank_later())
             self._tasks.add(task)  # the loop itself forgets tasks

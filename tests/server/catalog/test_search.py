@@ -7,13 +7,16 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 from fakes import FakeUpstream, bare_server, end_of_searches, search_over, tool
+from numpy.typing import NDArray
 from requirements import requirement
 
 from foretool.retrieval import pipeline as pipeline_module
+from foretool.retrieval.rankers.dense import DenseEnsemble
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog import search as search_module
 from foretool.server.catalog import search_index
@@ -353,3 +356,40 @@ def test_a_search_that_begins_like_another_one_follows_its_own_setting() -> None
     other = Search(catalog, list, time.time, settings=Settings(shipped_wordings=False))
     other.index_like(one)
     assert other.rank(wish, everything, 5).ranked == () and one.rank(wish, everything, 5).ranked
+
+
+class Noting:
+    """An encoder that notes in which threads it reads queries."""
+
+    name = "noting"
+
+    def __init__(self) -> None:
+        self.threads: dict[str, int] = {}
+
+    def documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.eye(2, dtype=np.float32)[[len(text) % 2 for text in texts]]
+
+    def queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        for text in texts:
+            assert text not in self.threads
+            self.threads[text] = threading.get_ident()
+        return self.documents(texts)
+
+
+async def test_encoders_read_a_long_task_in_a_thread_and_a_short_one_at_once() -> None:
+    search, said, noting = search_over(catalog()), list[Ranking](), Noting()
+    dense = DenseEnsemble([noting])
+    digests = search.update_corpus().digests
+    dense.heads[0].add({digest: np.eye(2, dtype=np.float32)[at].tobytes() for at, digest in enumerate(digests)})
+    search.install_encoders(dense)
+    search.rank(Query(("list",)), everything, 5)  # the encoders follow the corpus
+    noting.threads.clear()
+    search.find(Query(("open an issue",)), everything, 5, said.append)
+    assert len(said) == 1
+    long = "Open an issue about the crash. " * 20
+    search.find(Query((long,)), everything, 5, said.append)
+    assert len(said) == 1
+    await end_of_searches(search)
+    assert len(said) == 2
+    assert noting.threads.pop("open an issue") == threading.get_ident()
+    assert long in noting.threads and threading.get_ident() not in noting.threads.values()
