@@ -12,7 +12,7 @@ import re
 import struct
 import unicodedata
 from functools import lru_cache
-from itertools import pairwise
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Final
 
@@ -92,21 +92,35 @@ class TokenRanks:
         return sum(self._count_word(text[found.start() : found.end()]) for found in _WORDS.finditer(written))
 
     def _merge(self, word: str) -> int:
-        """Merge the byte pairs of a word, the pair of the lowest rank first; return how many pieces are left."""
+        """Merge the byte pairs of a word, the pair of the lowest rank first; return how many pieces are left. A word
+        may be long and made by a stranger, so no pair is looked at again that has not changed."""
         whole = word.encode()
         if self._rank(whole) is not None:
             return 1
-        pieces = [whole[at : at + 1] for at in range(len(whole))]
-        ranks = [self._rank(one + other) for one, other in pairwise(pieces)]
-        while known := [rank for rank in ranks if rank is not None]:
-            at = ranks.index(min(known))
-            pieces[at : at + 2] = [pieces[at] + pieces[at + 1]]
-            del ranks[at]
-            if at:
-                ranks[at - 1] = self._rank(pieces[at - 1] + pieces[at])
-            if at < len(ranks):
-                ranks[at] = self._rank(pieces[at] + pieces[at + 1])
-        return len(pieces)
+        size = left = len(whole)
+        end_of, start_before = list(range(1, size + 1)), list(range(-1, size))
+        """By the start of a piece: its end, 0 for one that was merged; and the start of the piece before it."""
+        pairs: list[tuple[int, int, int, int]] = []
+        """The rank of each pair, where it begins, where its second piece begins, and where it ends."""
+
+        def note(start: int, middle: int, end: int) -> None:
+            if (rank := self._rank(whole[start:end])) is not None:
+                heappush(pairs, (rank, start, middle, end))
+
+        for at in range(size - 1):
+            note(at, at + 1, at + 2)
+        while pairs:
+            _, start, middle, end = heappop(pairs)
+            if end_of[start] != middle or end_of[middle] != end:
+                continue  # one of its pieces has grown
+            end_of[start], end_of[middle] = end, 0
+            left -= 1
+            if start:
+                note(start_before[start], start, end)
+            if end < size:
+                start_before[end] = start
+                note(start, end, end_of[end])
+        return left
 
 
 @lru_cache(maxsize=4096)

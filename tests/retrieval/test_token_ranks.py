@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,3 +48,19 @@ def test_a_file_that_is_not_whole_is_refused(path: Path) -> None:
     with pytest.raises(ValueError, match="bytes instead of"):
         RankFile(cut)
     assert [each.name for each in path.parent.iterdir() if each.name.startswith(token_ranks.NAME)] == [path.name]
+
+
+def test_a_long_word_is_counted_in_time_that_grows_with_its_length(path: Path) -> None:
+    ranks, rng = TokenRanks(RankFile(path)), random.Random(1)
+
+    def shortest(length: int) -> float:
+        took = []
+        for _ in range(3):
+            words = ["".join(chr(0x4E00 + rng.randrange(5_000)) for _ in range(length)) for _ in range(20)]
+            begun = time.process_time()
+            counted = [ranks.count(word) for word in words]
+            took.append(time.process_time() - begun)
+            assert counted[:2] == tokens.count_tokens(words[:2])
+        return min(took)
+
+    assert shortest(256) < 1.4 * 16 * shortest(16)
