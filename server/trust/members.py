@@ -22,6 +22,8 @@ from foretool.storage.records import Definition, DefinitionKind
 
 _LONG_NAME: Final = 100
 """Characters of a resource's name; what is longer says more than a name does, so it has to be approved."""
+_LONG_NUMBER: Final = re.compile(rb"\d{1000}")
+"""Python reads no number of more than 4,300 digits."""
 
 _SIZE: Final = re.compile(rb"\d{1,15}")
 _TYPE: Final = re.compile(rb'"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60}(;\s?charset=[a-z0-9-]{1,20})?"', re.IGNORECASE)
@@ -156,9 +158,11 @@ def clean_member(member: bytes) -> bytes:
     """Return a listed member (a tool, prompt, resource or template) as it may leave us, the same object if it may leave
     as it is: without invisible characters, and without icons that lead elsewhere than to a picture.
 
-    Raises ValueError as `clean_json` does.
+    Raises ValueError as `clean_json` does, and for a number that nobody could read.
     """
     cleaned = clean_json(member)
+    if _LONG_NUMBER.search(cleaned) is not None:
+        _check_numbers(cleaned)
     # A key may be written in escapes: `"\\u0069cons"`.
     if b'"icons"' not in cleaned and b"\\u" not in cleaned:
         return cleaned
@@ -174,6 +178,13 @@ def clean_member(member: bytes) -> bytes:
         return cleaned
     del members["icons"]
     return jsonrpc.encode({**members, "icons": safe_icons} if safe_icons else members)
+
+
+def _check_numbers(member: bytes) -> None:
+    try:
+        jsonrpc.decode_value(member)
+    except ValueError:
+        raise ValueError("it has a number of thousands of digits") from None
 
 
 def _is_safe(source: str | None) -> bool:

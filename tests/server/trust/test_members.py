@@ -9,7 +9,7 @@ import pytest
 
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.lists import PROMPTS, RESOURCES, TEMPLATES, ListKind
-from foretool.server.trust.members import lacking, serve_bare, serve_member, stand_in, words_to_approve
+from foretool.server.trust.members import clean_member, lacking, serve_bare, serve_member, stand_in, words_to_approve
 from foretool.storage.records import Definition, DefinitionKind
 
 NOTE = {"uri": "note://1", "name": "One", "title": "A note", "description": "Says hello."}
@@ -109,3 +109,16 @@ def test_a_prompt_that_requires_more_or_takes_less_does_not_fit() -> None:
 def test_a_server_lacks_the_lists_that_it_does_not_declare() -> None:
     assert lacking(()) == ["prompt_list", "resource_list", "template_list", "skill_list"]
     assert lacking({"prompts": {}, "resources": {}}) == ["skill_list"]
+
+
+@pytest.mark.parametrize("place", [b'{"name":"a","size":%b}', b'{"name":"a","inputSchema":{"maximum":-%b}}'])
+def test_a_member_with_a_number_that_nobody_can_read_is_refused(place: bytes) -> None:
+    with pytest.raises(ValueError, match="it has a number of thousands of digits"):
+        clean_member(place % (b"9" * 5_000))
+    fine = place % (b"9" * 2_000)
+    assert clean_member(fine) is fine
+
+
+def test_a_text_may_have_thousands_of_digits() -> None:
+    member = b'{"name":"a","description":"%b"}' % (b"9" * 5_000)
+    assert clean_member(member) is member
