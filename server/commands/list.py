@@ -18,12 +18,14 @@ from foretool.server.checks.clients import UNREGISTERED, find_registered
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import USAGE, WRONG
 from foretool.server.commands.options import config_option, json_option
+from foretool.server.commands.status import find_unrecorded, say_proxy_troubles
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import find_place
 from foretool.server.ledger.conditions import Condition, ListedServer, list_servers
 from foretool.server.ledger.fixes import most_missed
-from foretool.server.recording.store_watch import say_full_disk
+from foretool.server.recording.notes import ProxyJob, find_failing_jobs
+from foretool.server.recording.store_watch import TroubleNote, find_trouble, say_full_disk
 from foretool.server.system.counts import name_some
 from foretool.server.upstreams.memory import find_running
 from foretool.storage.engine import StorageError
@@ -125,6 +127,19 @@ class Overview(Struct, frozen=True):
     """Whether a client's file has foretool."""
     disk_full: str = ""
     """That the disk of the storage is full, and the way out; "" where it is not."""
+    without_storage: tuple[TroubleNote, ...] = ()
+    """Running proxies that cannot write the storage, and why."""
+    failing_jobs: tuple[ProxyJob, ...] = ()
+    """What running proxies cannot do in the background."""
+
+    @property
+    def is_stored(self) -> bool:
+        return not (self.disk_full or self.without_storage)
+
+    @property
+    def is_well(self) -> bool:
+        """Whether every server works, all is stored, and no background job fails."""
+        return self.is_stored and not self.failing_jobs and all(each.is_well for each in self.servers)
 
 
 def show_overview(path: Path | None = None) -> int:
@@ -149,17 +164,21 @@ def show_overview(path: Path | None = None) -> int:
         return WRONG
     _print_state(state)
     _say_next(*next_step(state))
-    return int(bool(state.disk_full) or not all(each.is_well for each in state.servers))
+    return int(not state.is_well)
 
 
 def read_state(config: Config) -> Overview:
     """Read what the config and the store say. Raises `StorageError`."""
+    without_storage = tuple(find_trouble(config.storage))
     with offline.open_offline(config) as app:
         servers = tuple(list_servers(app, config, {}))
+        states = app.store.serving.states()
+        noted = {each.pid for each in without_storage}
+        running = noted | find_unrecorded(config, states, without_storage)
         view = offline.view(app, config.profiles[""])
         return Overview(
             servers=servers,
-            proxies=len(find_running(app.store.serving.states())),
+            proxies=len(running | {each.pid for each in find_running(states)}),
             tools=sum(each.tools for each in servers),
             tokens=sum(each.tokens for each in servers),
             listed_tokens=view.tokens,
@@ -167,16 +186,22 @@ def read_state(config: Config) -> Overview:
             calls=app.store.statistics().calls,
             is_registered=bool(find_registered(config.path)),
             disk_full=say_full_disk(config.storage),
+            without_storage=without_storage,
+            failing_jobs=find_failing_jobs(config.storage),
         )
 
 
 def next_step(state: Overview) -> tuple[str, str]:
     """Return the next sensible command, and what it is good for."""
     enabled = [each for each in state.servers if each.condition != "disabled"]
+    if not state.is_stored:
+        return "foretool doctor", "says why nothing can be stored, and what to do"
     if enabled and not state.is_registered and not state.proxies:
         return "foretool init", "registers foretool with your clients, and starts every server once"
     if failing := [each.name for each in state.servers if not each.is_well]:
         return "foretool doctor", f"says what is wrong with {name_some(failing, _NAMED)}"
+    if state.failing_jobs:
+        return "foretool doctor", "says why a background job fails, and what to do"
     if not enabled:
         return "foretool add NAME -- COMMAND", "adds a server; foretool init takes over those of your clients"
     if held := [each.name for each in state.servers if each.held]:
@@ -216,6 +241,7 @@ def _print_state(state: Overview) -> None:
     else:
         output.say(f"No proxy runs now, and {UNREGISTERED}.")
     _say_errors(state.servers, with_times=False)
+    say_proxy_troubles(state.without_storage, state.failing_jobs)
     if state.disk_full:
         output.say(state.disk_full, "red")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -225,7 +225,6 @@ def read_status(config: Config) -> Status:
     without_storage = tuple(find_trouble(config.storage))
     with opened as store:
         states = store.serving.states()
-        recorded = {each.pid for each in states} | {each.pid for each in without_storage}
         last_call = max((call.at for call in store.calls.recent(1)), default=0.0)
         last_discovery = max((each.at for each in store.discoveries.recent(1)), default=0.0)
         outcomes = discovery_outcomes(store.discoveries)
@@ -262,7 +261,7 @@ def read_status(config: Config) -> Status:
             without_storage=without_storage,
             failing_jobs=find_failing_jobs(config.storage),
             signed_in=_find_sign_ins(config),
-            unrecorded=tuple(windows.keys() - recorded),
+            unrecorded=tuple(windows.keys() - _recorded(states, without_storage)),
         )
 
 
@@ -276,6 +275,17 @@ def _find_sign_ins(config: Config) -> dict[str, KnownSignIn]:
     remote = [server for server in config.servers.values() if server.may_sign_in]
     vault = Vault.own()
     return {server.name: known for server in remote if (known := vault.describe(server)) is not None}
+
+
+def find_unrecorded(
+    config: Config, states: Iterable[UpstreamState], without_storage: Iterable[TroubleNote]
+) -> set[int]:
+    """Return the processes of proxies that run and have written nothing down: they have just started, or cannot."""
+    return _ask_windows(config).keys() - _recorded(states, without_storage)
+
+
+def _recorded(states: Iterable[UpstreamState], without_storage: Iterable[TroubleNote]) -> set[int]:
+    return {each.pid for each in (*states, *without_storage)}
 
 
 def _ask_windows(config: Config) -> dict[int, tuple[SharedWindow, ...]]:
@@ -344,14 +354,7 @@ def _print(status: Status, verbose: bool) -> None:
 
 
 def _print_proxies(status: Status, verbose: bool) -> None:
-    for note in status.without_storage:
-        for_how_long = output.span(time.time() - note.since)
-        output.say(f"proxy {note.pid} has served without its storage for {for_how_long}:", "red")
-        output.say(f"  {note.trouble}")
-    for each in status.failing_jobs:
-        for_how_long = output.span(time.time() - each.since)
-        output.say(f"proxy {each.pid}: background job {each.job!r} has failed for {for_how_long} [{each.code}]:", "red")
-        output.say(f"  {each.error}")
+    say_proxy_troubles(status.without_storage, status.failing_jobs)
     for pid in status.unrecorded:
         output.say(f"proxy {pid} runs, and has written no state of its servers into the storage.", "yellow")
     if status.storage_trouble and not (status.without_storage or status.unrecorded):
@@ -363,6 +366,18 @@ def _print_proxies(status: Status, verbose: bool) -> None:
             output.say(f"No proxy is running, and {UNREGISTERED}: {edits.typed('init', status.config)}")
     for proxy in status.proxies:
         _print_proxy(proxy, verbose)
+
+
+def say_proxy_troubles(without_storage: Iterable[TroubleNote], failing_jobs: Iterable[ProxyJob]) -> None:
+    """Say which running proxies cannot write the storage, and what others cannot do in the background."""
+    for note in without_storage:
+        for_how_long = output.span(time.time() - note.since)
+        output.say(f"proxy {note.pid} has served without its storage for {for_how_long}:", "red")
+        output.say(f"  {note.trouble}")
+    for each in failing_jobs:
+        for_how_long = output.span(time.time() - each.since)
+        output.say(f"proxy {each.pid}: background job {each.job!r} has failed for {for_how_long} [{each.code}]:", "red")
+        output.say(f"  {each.error}")
 
 
 def _print_findings(findings: Mapping[str, Mapping[Severity, int]]) -> None:

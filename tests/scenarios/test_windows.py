@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -69,8 +69,8 @@ def test_status_also_knows_a_proxy_whose_state_is_not_in_the_storage(desk: Desk)
     command = [sys.executable, "-m", "foretool", "status", "--config", str(desk.config)]
     env = {**os.environ, "FORETOOL_SOCKETS": str(desk.sockets)}
 
-    def told() -> str:
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False).stdout
+    def told(line: Sequence[str] = command) -> str:
+        return subprocess.run(line, env=env, capture_output=True, text=True, timeout=60, check=False).stdout
 
     assert wait_until(lambda: f"proxy {desk.proxy()}, up" in told())
     with closing(sqlite3.connect(load(desk.config).storage, timeout=60)) as database, database:
@@ -78,6 +78,7 @@ def test_status_also_knows_a_proxy_whose_state_is_not_in_the_storage(desk: Desk)
     said = " ".join(told().split())
     assert f"proxy {desk.proxy()} runs, and has written no state of its servers into the storage." in said
     assert "No proxy is running" not in said
+    assert "1 proxy runs now." in told([*command[:3], *command[4:]])
 
 
 @requirement("windows:one-proxy")

@@ -110,5 +110,6 @@ def test_a_full_disk_is_said_by_status_and_by_the_bare_command(
         out = capsys.readouterr().out
         said = f"the disk of {tmp_path} is full: nothing more is recorded or learned; free some space"
         assert said in out and "[FT501]" in out, command
+    assert "Next: foretool doctor\n      says why nothing can be stored" in out
     assert run(["status", "--json", "--config", str(path)]) == 1
     assert said in json.loads(capsys.readouterr().out)["disk_full"]

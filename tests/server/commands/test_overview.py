@@ -13,6 +13,9 @@ from command_fakes import fill, write_config
 from foretool.server.commands.group import run
 from foretool.server.commands.list import Overview, next_step
 from foretool.server.ledger.conditions import ListedServer
+from foretool.server.recording.notes import JobsNote, write_note
+from foretool.server.recording.store_watch import TroubleNote
+from foretool.server.transports.guard import FailingJob
 from foretool.storage.opening import open_store
 from foretool.storage.records import MissCount, UpstreamState
 
@@ -97,6 +100,24 @@ def test_a_damaged_storage_file(config: Path, capsys: pytest.CaptureFixture[str]
     (config.parent / "foretool.sqlite3").write_text("no database " * 100)
     assert run([]) == 1
     assert shown(capsys)[1] == "foretool doctor"
+
+
+def test_a_proxy_that_stores_nothing_or_whose_job_fails_is_not_well(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(config).close()
+    pid, now, storage = os.getpid(), time.time(), config.parent / "foretool.sqlite3"
+    notes = {
+        "nothing can be stored": write_note(storage, "trouble", TroubleNote(pid, now, now, "no room")),
+        "a background job fails": write_note(storage, "jobs", JobsNote(pid, now, (FailingJob("tick", now, "late"),))),
+    }
+    for why, (note,) in notes.items():
+        assert run([]) == run(["status"]) == 1, why
+        out, step = shown(capsys)
+        assert f"proxy {pid}" in out and "all is well" not in out, why
+        assert step == "foretool doctor" and f"says why {why}" in out, why
+        note.unlink()
+    assert run([]) == run(["status"]) == 0
 
 
 def test_a_config_without_servers(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
