@@ -23,7 +23,7 @@ from foretool.server.commands.one_miss import PATIENCE_S
 from foretool.server.config.loader import Config
 from foretool.server.ledger.diffs import diff_lines
 from foretool.server.ledger.fixes import Fix, FixProblem, MeasuredFix, MissDiagnosis, diagnose_miss, edit_config
-from foretool.server.setup.changes import ChangeError
+from foretool.server.setup.changes import ChangeError, NothingToUndoError
 from foretool.server.setup.masking import mask_text
 from foretool.server.setup.own_servers import OwnServers, save_edit, undo_edit
 
@@ -171,6 +171,8 @@ def take_edit_back(config: Config) -> str:
     """Put the config back as it was before the latest edit; return in words what came of it. Raises `FormError`."""
     try:
         undone = undo_edit(config.path)
-    except ChangeError:
+    except NothingToUndoError:
         raise FormError("No earlier version of the config is kept, so there is nothing to take back.") from None
+    except ChangeError as error:
+        raise FormError(f"{error}.") from None
     return "; ".join([*(f"{each} is as it was before" for each in undone.restored), *undone.problems])

@@ -127,7 +127,7 @@ def command(
             if as_json or not sys.stdin.isatty():
                 raise click.UsageError("this asks a language model: add --yes, or --dry-run to see what it costs.")
             _print(Enriched(estimate, None))
-            if not click.confirm(f"Ask about {output.plural(len(plan.questions), 'tool')}?"):
+            if not output.agrees(f"Ask about {output.plural(len(plan.questions), 'tool')}?"):
                 output.say("Nothing was asked.")
                 return WRONG
         elif not as_json:

@@ -21,7 +21,7 @@ from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load, parse
 from foretool.server.config.places import find_place
-from foretool.server.setup.changes import ChangeError
+from foretool.server.setup.changes import ChangeError, NothingToUndoError
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.masking import mask_text
 from foretool.server.setup.own_servers import (
@@ -233,8 +233,10 @@ def undo_latest(
             _confirm_damage(place, command, agreed=agreed, dry_run=dry_run, as_json=as_json)
         if not dry_run:
             undone = undo_edit(place)
-    except ChangeError:
+    except NothingToUndoError:
         raise ClickException(f"{place}: no earlier version is kept, so there is nothing to take back") from None
+    except ChangeError as error:
+        raise ClickException(str(error)) from None
     if as_json:
         output.emit({"restored": [str(each) for each in undone.restored], "problems": undone.problems})
     for each in () if as_json else undone.restored:
@@ -257,7 +259,7 @@ def _confirm_damage(place: Path, command: str, *, agreed: bool, dry_run: bool, a
         raise ClickException(f"{said}; nothing was changed. To do it all the same: {do}")
     else:
         output.warn(f"{said}.")
-        if not click.confirm("Bring back the damaged file?", default=False, err=True):
+        if not output.agrees("Bring back the damaged file?", err=True):
             raise ClickException("nothing was changed")
 
 

@@ -117,7 +117,7 @@ def command(
             if as_json or not sys.stdin.isatty():
                 raise click.UsageError("this deletes records for good: add --yes, or --dry-run to count them.")
             _print(Outcome(found.counts, False, ()))
-            if not click.confirm("Delete them for good?"):
+            if not output.agrees("Delete them for good?", left="Nothing was deleted."):
                 output.say("Nothing was deleted.")
                 return WRONG
         with output.waiting("deleting, and rewriting what is left"):

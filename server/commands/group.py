@@ -191,8 +191,17 @@ def run(arguments: Sequence[str]) -> int:
         from foretool.server.setup.installation import fit_hint
 
         return complain(fit_hint(str(error)), WRONG)
-    except click.Abort:
-        return INTERRUPTED
+    except click.Abort as abort:
+        return _say_interrupted(abort.__cause__)
+
+
+def _say_interrupted(cause: BaseException | None) -> int:
+    """Say what holds where files were written when the user ended the command. Returns the exit status."""
+    from foretool.server.system.interrupts import Interrupted  # most commands get to their end
+
+    if isinstance(cause, Interrupted):
+        return complain(str(cause), 128 + cause.number)
+    return INTERRUPTED
 
 
 def _way_back(error: ConfigError) -> str:

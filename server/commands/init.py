@@ -134,7 +134,7 @@ def command(
             _say_dry(with_lines=with_lines)
     if not planned or dry_run:
         return _end(as_json, files, merged, planned, problems, None, None)
-    if not agreed and not click.confirm("Change these files? Each is copied first.", default=False):
+    if not agreed and not output.agrees("Change these files? Each is copied first."):
         output.say("Nothing was changed.")
         return 1
     kept = _apply(planned, moved, own_path, as_json)
@@ -299,7 +299,7 @@ def _with_hooks(
 def _wants_profiles(files: Sequence[FoundFile], merged: Merged) -> bool:
     question = "\nKeep each client to the servers that it had, with a profile for each?"
     is_asked = bool(_seen_by_more(files, merged) or merged.widened)
-    return is_asked and click.confirm(question, default=False)
+    return is_asked and output.agrees(question)
 
 
 def _wants_prompt_hook(files: Sequence[Path], *, default: bool) -> bool:
@@ -311,7 +311,7 @@ def _wants_prompt_hook(files: Sequence[Path], *, default: bool) -> bool:
         " with 128 tools a small model did 8 with that, and 2 without. Your prompts are then on record on this machine,"
         " like the tasks of searches; foretool forget deletes them."
     )
-    return click.confirm("Do that?", default=default)
+    return output.agrees("Do that?", default=default)
 
 
 def _keep_widest(conflict: Conflict) -> Choice:

@@ -268,14 +268,28 @@ class _Console(Console):
         raise  # rich calls this where it handles the `BrokenPipeError`
 
 
-def agrees(question: str, *, default: bool = False, err: bool = False) -> bool:
-    """Ask a person yes or no. Where a terminal would break the question within a word, it is broken between two."""
+def agrees(question: str, *, default: bool = False, err: bool = False, left: str = "Nothing was changed.") -> bool:
+    """Ask a person yes or no. Where a terminal would break the question within a word, it is broken between two. Raises
+    `Abort` where the person leaves with Ctrl-C, and says what holds then (`left`)."""
     said = printable_text(question)
     stream = sys.stderr if err else sys.stdout
     if stream.isatty():
         width = max(console(error=err).width - len(" [y/N]: "), _LEAST_WRAPPED)
         said = textwrap.fill(said, width, break_long_words=False, break_on_hyphens=False)
-    return click.confirm(said, default=default, err=err)
+    asked, usual = f"{said} {'[Y/n]' if default else '[y/N]'}", "y" if default else "n"
+    try:
+        answer: bool = click.prompt(asked, default=usual, show_default=False, value_proc=_read_yes, err=err)
+    except click.Abort:
+        click.echo(f"\n{left}", err=True)
+        raise
+    return answer
+
+
+def _read_yes(word: str) -> bool:
+    """Read an answer. Raises `UsageError`, behind which the question comes again."""
+    if (read := {"y": True, "yes": True, "n": False, "no": False}.get(word.strip().lower())) is None:
+        raise click.UsageError(f"expected y or n, found {printable_text(word)[:40]!r}")
+    return read
 
 
 def printable_text(text: str) -> str:

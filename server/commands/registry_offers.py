@@ -60,7 +60,7 @@ def offer_server(registry: str, wanted: str, name: str, kind: str | None, *, agr
         return server
     if as_json or not sys.stdin.isatty():
         raise UsageError(f"there is nobody to ask; look at it with --dry-run, then add --yes: {wanted}")
-    if not click.confirm(f"Add it as {server.name}, and run it?", default=False):
+    if not output.agrees(f"Add it as {server.name}, and run it?"):
         raise click.Abort
     given = {need.name: value for need in offer.needs if (value := _ask(need))}
     return mcp_registry.server_of(listing, offer, name, given)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import click
 from click import ClickException, UsageError
 from msgspec import Struct
 
@@ -62,7 +61,9 @@ def fix(path: Path | None, diagnosis: Diagnosis, *, agreed: bool, dry_run: bool,
         _show(planned)
     kept = None
     if planned.what and not dry_run:
-        if agreed or (can_ask and click.confirm("\nChange this?", default=False)):
+        if can_ask and not agreed:
+            output.say_lines("")
+        if agreed or (can_ask and output.agrees("Change this?")):
             kept = _apply(own, planned)
         elif not can_ask:
             raise UsageError("there is nobody to ask: add --yes to change this, or --dry-run to see what would change")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from foretool.retrieval import encoders
@@ -20,15 +18,13 @@ from foretool.server.commands import edits, output
 from foretool.server.commands.login import say_until
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
+from foretool.server.commands.running import SharedWindow, ask_windows, find_unrecorded, say_proxy_troubles
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import NamedBy
 from foretool.server.config.servers import digest_entry
 from foretool.server.config.settings import PolicyChoice, Record, Telemetry
 from foretool.server.inspection import inspect_store
 from foretool.server.lists.policy import choose_policy, explain_policy
-from foretool.server.local.caller import ask_all
-from foretool.server.local.frames import STATUS
-from foretool.server.local.places import ProxyIdentity, find_folder
 from foretool.server.recording.calibration import (
     EPS,
     RECENT,
@@ -70,20 +66,8 @@ _SENT: Final[dict[Telemetry, str]] = {
     "full": "names, durations, tasks, and what calls are given and return",
 }
 """What leaves the machine, for people; `docs/observability.md` has the whole list."""
-_ASK_S = 1.0
-"""How long all running proxies may take to say which windows they have."""
 _LEAST_RATED = FEWEST
 """Fewer searches whose outcome is known say nothing about the quality of search."""
-
-
-class SharedWindow(Struct, frozen=True):
-    """One window of a client that shares a proxy."""
-
-    pid: int
-    folder: str
-    client: str
-    """The name that the client gives itself, "" before it has."""
-    since: float
 
 
 class Proxy(Struct, frozen=True):
@@ -221,7 +205,7 @@ def read_status(config: Config) -> Status:
         opened = open_existing_store(config.storage)
     except StorageError as error:
         opened, trouble = open_store(":memory:"), str(error)
-    windows = _ask_windows(config)
+    windows = ask_windows(config)
     without_storage = tuple(find_trouble(config.storage))
     with opened as store:
         states = store.serving.states()
@@ -261,7 +245,7 @@ def read_status(config: Config) -> Status:
             without_storage=without_storage,
             failing_jobs=find_failing_jobs(config.storage),
             signed_in=_find_sign_ins(config),
-            unrecorded=tuple(windows.keys() - _recorded(states, without_storage)),
+            unrecorded=tuple(find_unrecorded(windows, states, without_storage)),
         )
 
 
@@ -275,29 +259,6 @@ def _find_sign_ins(config: Config) -> dict[str, KnownSignIn]:
     remote = [server for server in config.servers.values() if server.may_sign_in]
     vault = Vault.own()
     return {server.name: known for server in remote if (known := vault.describe(server)) is not None}
-
-
-def find_unrecorded(
-    config: Config, states: Iterable[UpstreamState], without_storage: Iterable[TroubleNote]
-) -> set[int]:
-    """Return the processes of proxies that run and have written nothing down: they have just started, or cannot."""
-    return _ask_windows(config).keys() - _recorded(states, without_storage)
-
-
-def _recorded(states: Iterable[UpstreamState], without_storage: Iterable[TroubleNote]) -> set[int]:
-    return {each.pid for each in (*states, *without_storage)}
-
-
-def _ask_windows(config: Config) -> dict[int, tuple[SharedWindow, ...]]:
-    """Return the windows of each running proxy, by its process."""
-    folder = find_folder(os.environ)
-    found: dict[int, tuple[SharedWindow, ...]] = {}
-    for profile in config.profiles if folder is not None else ():
-        wanted = ProxyIdentity.own(config.path, profile, is_project=config.named_by == "project_config")
-        for answer in ask_all(str(folder), wanted, STATUS, {}, _ASK_S):
-            with suppress(ValidationError):
-                found[int(answer.get("pid", 0))] = convert(answer.get("windows"), tuple[SharedWindow, ...])
-    return found
 
 
 def _describe_encoders(config: Config, store: Store) -> Encoding:
@@ -366,18 +327,6 @@ def _print_proxies(status: Status, verbose: bool) -> None:
             output.say(f"No proxy is running, and {UNREGISTERED}: {edits.typed('init', status.config)}")
     for proxy in status.proxies:
         _print_proxy(proxy, verbose)
-
-
-def say_proxy_troubles(without_storage: Iterable[TroubleNote], failing_jobs: Iterable[ProxyJob]) -> None:
-    """Say which running proxies cannot write the storage, and what others cannot do in the background."""
-    for note in without_storage:
-        for_how_long = output.span(time.time() - note.since)
-        output.say(f"proxy {note.pid} has served without its storage for {for_how_long}:", "red")
-        output.say(f"  {note.trouble}")
-    for each in failing_jobs:
-        for_how_long = output.span(time.time() - each.since)
-        output.say(f"proxy {each.pid}: background job {each.job!r} has failed for {for_how_long} [{each.code}]:", "red")
-        output.say(f"  {each.error}")
 
 
 def _print_findings(findings: Mapping[str, Mapping[Severity, int]]) -> None:

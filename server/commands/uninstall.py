@@ -122,11 +122,11 @@ def _change(planned: list[FileChange], place: Path, *, agreed: bool) -> bool:
     if not agreed and not sys.stdin.isatty():
         output.say("Nothing was changed: there is nobody to ask. Add --yes.")
         return False
-    if not agreed and not click.confirm("Change these files? Each is copied first.", default=False):
+    if not agreed and not output.agrees("Change these files? Each is copied first."):
         output.say("Nothing was changed.")
         return False
     try:
-        kept = changes.write_changes(planned, place.parent / changes.FOLDER, what=leaving.UNINSTALL)
+        kept = changes.write_changes(planned, place.parent / changes.FOLDER, what=changes.UNINSTALL)
     except ChangeError as error:
         raise ClickException(str(error)) from None
     output.say(f"Done. Restart these clients. Their files with foretool are kept in {edits.short(kept)}.")
@@ -219,7 +219,7 @@ def run_commands(
     if dry_run or not (agreed or sys.stdin.isatty()):
         output.say("Nothing was run." if dry_run else "Nothing was run: there is nobody to ask. Run it, or add --yes.")
         return 0
-    if not agreed and not output.agrees(question):
+    if not agreed and not output.agrees(question, left="Nothing was run."):
         output.say("Nothing was run.")
         return WRONG
     if before is not None:

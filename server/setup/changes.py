@@ -1,13 +1,15 @@
 """Changes files so that each change can be shown before and undone afterwards, byte for byte.
 
 Before anything is written, every file is copied into a folder of its own, with a list of what was there. Each file is
-replaced in one step, so a client never reads half of it.
+replaced in one step, so a client never reads half of it. All files of a run are one step too: Ctrl-C waits for its end,
+and a run that fails leaves nothing.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -19,11 +21,14 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config.files import read_regular
+from foretool.server.system.interrupts import Interrupted, hold_signals
 from foretool.storage.places import make_private_folder
 
 FOLDER: Final = "backups"
 """The folder beside our config that has the old files."""
 LIST: Final = "changes.json"
+UNINSTALL: Final = "uninstall"
+"""What the list of changes calls a run of `foretool uninstall`, which no --undo takes back."""
 _STAMP: Final = "%Y%m%d-%H%M%S"
 _UNDONE: Final = "undone.json"
 """The list of changes that were undone: the copies stay."""
@@ -31,6 +36,10 @@ _UNDONE: Final = "undone.json"
 
 class ChangeError(Exception):
     """A file cannot be changed; the message says which, what was found and the way out."""
+
+
+class NothingToUndoError(ChangeError):
+    """No run is left to undo."""
 
 
 class EditedError(ValueError):
@@ -94,11 +103,25 @@ def write_changes(
     changes: Sequence[FileChange], backups: Path, protections: Sequence[Protection] = (), what: str = ""
 ) -> Path:
     """Write every file, after copies of all of them, then change the permissions of others; return the folder of the
-    copies. `what` says what this run does. Raises `ChangeError`.
+    copies. `what` says what this run does. Raises `ChangeError`, and `Interrupted` once all is written.
 
     If one file cannot be written, those that were are put back.
     """
-    folder = _new_folder(backups)
+    with hold_signals() as held:
+        folder = _new_folder(backups)
+        try:
+            _write_all(folder, changes, protections, what)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)  # a list of what was not changed would be undone later
+            raise
+    if held:
+        written = "the file was" if len(changes) == 1 else f"all {len(changes)} files were"
+        undo = f"; to take it back: foretool {what} --undo" if what not in ("", UNINSTALL) else ""
+        raise Interrupted(f"interrupted after {written} changed; the old text is in {folder}{undo}", held[0])
+    return folder
+
+
+def _write_all(folder: Path, changes: Sequence[FileChange], protections: Sequence[Protection], what: str) -> None:
     kept: list[_Kept] = []
     try:
         for number, change in enumerate(changes):
@@ -121,7 +144,6 @@ def write_changes(
             wanted.path.chmod(wanted.mode)
     except OSError as error:
         raise ChangeError(f"{error.filename or folder}: {error.strerror}; nothing was changed") from None
-    return folder
 
 
 def _keep(folder: Path, number: int, change: FileChange, what: str) -> _Kept:
@@ -231,20 +253,29 @@ class Run:
         """Put back what the run changed, or with `dry_run` only say what would become of it.
 
         `revert` is asked about files that were edited since; `keep` says why a file stays as it is, "" if it does not.
-        The file `last` comes behind all others. What could not be put back can be undone again.
+        The file `last` comes behind all others. What could not be put back can be undone again. Raises `ChangeError`
+        where it cannot be noted that the run is undone. Ctrl-C waits: the answer says what holds.
         """
         undone = Undone(is_dry=dry_run)
-        # Permissions first: a file that was changed too gets back both what it held and its permissions.
-        for each in sorted(self._kept, key=lambda each: (Path(each.path) == last, not each.new_mode)):
-            if not each.is_undone:
-                each.is_undone = self._undo_file(Path(each.path), each, undone, revert, keep)
-        if dry_run:
-            return undone
-        is_whole = all(each.is_undone for each in self._kept)
-        _write_list(self.folder, LIST, self._kept)
-        if is_whole:
-            (self.folder / LIST).rename(self.folder / _UNDONE)
+        with hold_signals():
+            if not dry_run:
+                self._note("nothing was changed")
+            # Permissions first: a file that was changed too gets back both what it held and its permissions.
+            for each in sorted(self._kept, key=lambda each: (Path(each.path) == last, not each.new_mode)):
+                if not each.is_undone:
+                    each.is_undone = self._undo_file(Path(each.path), each, undone, revert, keep)
+            if not dry_run:
+                self._note("what could be put back is, but this could not be noted")
         return undone
+
+    def _note(self, else_: str) -> None:
+        """Write which files are undone. Raises `ChangeError` that ends with what holds if that is not possible."""
+        try:
+            _write_list(self.folder, LIST, self._kept)
+            if all(each.is_undone for each in self._kept):
+                (self.folder / LIST).rename(self.folder / _UNDONE)
+        except OSError as error:
+            raise ChangeError(f"{self.folder / LIST}: cannot be written ({error.strerror}); {else_}") from None
 
     def _undo_file(
         self, path: Path, kept: _Kept, undone: Undone, revert: Revert | None,
@@ -325,11 +356,11 @@ def undo(backups: Path, *, dry_run: bool = False) -> Undone:
     return runs[0].undo(dry_run=dry_run)
 
 
-def nothing_to_undo(backups: Path) -> ChangeError:
+def nothing_to_undo(backups: Path) -> NothingToUndoError:
     """Return the error that says that no run is left to undo, and when the last one ran that was."""
     undone = max((each.parent for each in backups.glob(f"[0-9]*/{_UNDONE}")), default=None)
     already = f": the last change, of {_moment(undone)}, is already undone" if undone is not None else ""
-    return ChangeError(f"{backups}: there is nothing to undo{already}")
+    return NothingToUndoError(f"{backups}: there is nothing to undo{already}")
 
 
 def _reopen(path: Path, kept: _Kept, undone: Undone) -> bool:
@@ -469,7 +500,7 @@ def _write(path: Path, data: bytes, mode: int) -> None:
             os.fsync(file.fileno())
         beside.chmod(mode)
         beside.replace(target)
-    except OSError:
+    except BaseException:
         beside.unlink(missing_ok=True)
         raise
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from foretool.server.config import jsonc
 from foretool.server.setup import changes, client_hooks, dialects
-from foretool.server.setup.changes import ChangeError, Earlier, EditedError, FileChange, Run, Undone
+from foretool.server.setup.changes import UNINSTALL, ChangeError, Earlier, EditedError, FileChange, Run, Undone
 from foretool.server.setup.client_hooks import HOOKS, SHELL_HOOKS
 from foretool.server.setup.clients import ClientFile, client_files, this_machine
 from foretool.server.setup.dialects import Entry
@@ -26,8 +26,6 @@ from foretool.server.setup.launches import config_of, starts_foretool
 from foretool.server.setup.merge import same_server
 from foretool.server.setup.scan import FoundFile, scan
 
-UNINSTALL: Final = "uninstall"
-"""What the list of changes calls a run of `foretool uninstall`."""
 NOT_AS_WRITTEN: Final = "not all with the comments and the layout they had; the old text is in"
 
 

@@ -3,6 +3,8 @@
 Python alone loses some of them. An import of a native library turns one into an `ImportError`, and a destructor or a
 callback of C code prints a traceback and goes on. One that comes right before a prompt starts to read waits for Enter.
 So an import is let to its end, and a thread repeats a signal that nothing has acted on.
+
+While files are written that belong together, which takes milliseconds, Ctrl-C waits, and so do requests to end.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Coroutine
-from threading import Thread, get_ident
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from threading import Thread, current_thread, get_ident, main_thread
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -26,6 +29,19 @@ _IMPORT_S: Final = 2.0
 """How long an import may go on: most of them pass an interrupt on."""
 _IMPORTING: Final = "<frozen importlib._bootstrap>"
 _ONE: Final = bytes([signal.SIGINT])
+_ENDING: Final = tuple(
+    found for name in ("SIGINT", "SIGTERM", "SIGHUP") if (found := getattr(signal, name, None)) is not None
+)
+"""The signals that end a program."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user ended the program while files were written; the message says what holds now."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.number = number
+        """The signal."""
 
 
 class Interrupts:
@@ -62,6 +78,10 @@ class Interrupts:
         self._is_raised = True
         raise KeyboardInterrupt
 
+    def take_held(self) -> None:
+        """Note that Ctrl-C was pressed while it had to wait, so that nothing raises it again."""
+        self.was_pressed = self._is_raised = True
+
     def _ask_again(self) -> None:
         """Have the signal sent again soon."""
         self._is_raised = False
@@ -97,6 +117,31 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     finally:
         signal.signal(signal.SIGINT, taken)
+
+
+@contextmanager
+def hold_signals() -> Iterator[list[int]]:
+    """Yield a list that gets the signals which would have ended the program meanwhile. In another thread than the main
+    one there is nothing to hold: Python acts on signals in that one alone."""
+    held: list[int] = []
+    if current_thread() is not main_thread():
+        yield held
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        held.append(number)
+
+    taken = {each: signal.getsignal(each) for each in _ENDING}
+    for each, handler in taken.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(each, note)
+    try:
+        yield held
+    finally:
+        if signal.SIGINT in held and isinstance(owner := getattr(taken[signal.SIGINT], "__self__", None), Interrupts):
+            owner.take_held()
+        for each, handler in taken.items():
+            signal.signal(each, handler if handler is not None else signal.SIG_DFL)
 
 
 def _is_importing(frame: FrameType | None) -> bool:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from registry_fakes import item, npm, registry
 from stored_records import MISS, SESSION
 
-from foretool.server.commands import edits
+from foretool.server.commands import edits, output
 from foretool.server.commands import exit as statuses
 from foretool.server.commands.group import COMMANDS, root, run
 from foretool.server.config import loader
@@ -240,7 +240,7 @@ def test_a_config_that_is_not_there_is_status_2(tmp_path: Path, capsys: pytest.C
 
 def test_answering_no_is_status_1_and_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr(click, "confirm", lambda *args, **options: False)
+    monkeypatch.setattr(output, "agrees", lambda *args, **options: False)
     assert run(["forget", "--server", "sky", "--config", str(path)]) == statuses.WRONG
     with open_store(loader.load(path).storage) as store:
         assert store.calls.misses()

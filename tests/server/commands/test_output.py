@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import click
 import pytest
 from command_fakes import fill, write_config
 from rich import box
@@ -172,3 +173,14 @@ def test_a_reader_that_has_read_enough_is_no_error(tmp_path: Path, command: list
     done = subprocess.run(typed, stdout=writer, stderr=subprocess.PIPE, check=False, timeout=60)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_question_says_what_it_expects_and_who_leaves_it_what_holds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("maybe\nYes\n\n"))
+    assert output.agrees("Change it?") and not output.agrees("Change it?")
+    assert "Error: expected y or n, found 'maybe'\n" in capsys.readouterr().out
+    with pytest.raises(click.Abort):
+        output.agrees("Change it?")
+    assert capsys.readouterr().err == "\nNothing was changed.\n"

@@ -8,7 +8,7 @@ import click
 import pytest
 from registry_fakes import item, npm, registry
 
-from foretool.server.commands import registry_offers
+from foretool.server.commands import output, registry_offers
 from foretool.server.setup.mcp_registry import RegistryError
 
 NEEDS = [
@@ -31,7 +31,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, *, says_yes: bool, values: dict[s
         return values.get(asked[-1][0], "")
 
     monkeypatch.setattr("sys.stdin", _Terminal())
-    monkeypatch.setattr(click, "confirm", lambda *given, **more: says_yes)
+    monkeypatch.setattr(output, "agrees", lambda *given, **more: says_yes)
     monkeypatch.setattr(click, "prompt", prompt)
     return asked
 

@@ -97,7 +97,7 @@ def test_a_person_may_give_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     path = write_config(tmp_path, {"one": {"command": "/bin/a", "inherit": ["LANG"]}})
     asked: list[str] = []
     monkeypatch.setattr(repairs.sys, "stdin", type("Terminal", (), {"isatty": lambda self: True})())
-    monkeypatch.setattr(repairs.click, "confirm", lambda text, **_: not asked.append(text))
+    monkeypatch.setattr(repairs.output, "agrees", lambda text, **_: not asked.append(text))
     found = warning("upstream", Code.CREDENTIAL_MISSING, "one: it needs K", "", "one",
                     repair=Repair("inherit", ("one",), names=("K", "L")))  # fmt: skip
     repairs.fix(path, Diagnosis((found,), (), SUMMARY), agreed=False, dry_run=False, as_json=False)
@@ -115,7 +115,7 @@ def test_servers_that_trust_no_certificate_here_are_given_the_files_after_one_qu
     )
     asked: list[str] = []
     monkeypatch.setattr(repairs.sys, "stdin", type("Terminal", (), {"isatty": lambda self: True})())
-    monkeypatch.setattr(repairs.click, "confirm", lambda text, **_: not asked.append(text))
+    monkeypatch.setattr(repairs.output, "agrees", lambda text, **_: not asked.append(text))
     assert doctor(path, "--fix") == 1
     assert len(asked) == 2 and asked[0].startswith("one and two did not trust a certificate of this network; SSL_CERT")
     assert all("SSL_CERT_FILE" in entry(path, name)["inherit"] for name in ("one", "two"))

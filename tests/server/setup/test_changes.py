@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from foretool.server.setup import changes
 from foretool.server.setup.changes import ChangeError, FileChange, difference, undo, write_changes
+from foretool.server.system.interrupts import Interrupted
 
 
 def test_what_was_there_comes_back(tmp_path: Path) -> None:
@@ -113,3 +115,58 @@ def test_a_difference_shows_lines(tmp_path: Path) -> None:
 )
 def test_lines_that_two_texts_changed_are_put_together(one: str, other: str, merged: str | None) -> None:
     assert changes.merge_texts("a\nb\nc\nd\ne\n", one, other) == merged
+
+
+def test_where_the_copies_cannot_be_written_undo_says_so_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, backups = tmp_path / "a", tmp_path / "backups"
+    path.write_bytes(b"old")
+    kept = write_changes([FileChange(path, b"old", b"new", "")], backups)
+    write = changes._write
+
+    def fails(path: Path, data: bytes, mode: int) -> None:
+        if path.parent == kept:
+            raise OSError(30, "Read-only file system", str(path))
+        write(path, data, mode)
+
+    monkeypatch.setattr(changes, "_write", fails)
+    with pytest.raises(ChangeError, match=r"changes.json: cannot be written \(Read-only.*\); nothing was changed"):
+        undo(backups)
+    assert path.read_bytes() == b"new"
+    monkeypatch.undo()
+    undo(backups)
+    assert path.read_bytes() == b"old"
+
+
+def test_a_run_that_changed_nothing_leaves_nothing_to_undo(tmp_path: Path) -> None:
+    path, backups = tmp_path / "a", tmp_path / "backups"
+    path.write_bytes(b"1")
+    write_changes([FileChange(path, b"1", b"2", "")], backups)
+    (tmp_path / "file").write_bytes(b"")
+    failing = [FileChange(path, b"2", b"3", ""), FileChange(tmp_path / "file" / "b", None, b"3", "")]
+    with pytest.raises(ChangeError, match="nothing was changed"):
+        write_changes(failing, backups)
+    assert path.read_bytes() == b"2" and len(list(backups.iterdir())) == 1
+    assert undo(backups).problems == [] and path.read_bytes() == b"1"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_until_all_files_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    files, backups = [tmp_path / "one", tmp_path / "two"], tmp_path / "backups"
+    for path in files:
+        path.write_bytes(b"old")
+    sync = os.fsync
+
+    def interrupted(descriptor: int) -> None:
+        signal.raise_signal(number)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(Interrupted, match=r"all 2 files were changed; .*foretool init --undo") as found:
+        write_changes([FileChange(path, b"old", b"new", "") for path in files], backups, what="init")
+    assert found.value.number == number and [each.read_bytes() for each in files] == [b"new", b"new"]
+    assert undo(backups).restored == files and [each.read_bytes() for each in files] == [b"old", b"old"]
+    assert list(tmp_path.rglob(".*")) == []

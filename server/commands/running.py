@@ -1,0 +1,62 @@
+"""What commands ask running proxies, and say of those that are in trouble."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from msgspec import Struct, ValidationError, convert
+
+from foretool.server.commands import output
+from foretool.server.config.loader import Config
+from foretool.server.local.caller import ask_all
+from foretool.server.local.frames import STATUS
+from foretool.server.local.places import ProxyIdentity, find_folder
+from foretool.server.recording.notes import ProxyJob
+from foretool.server.recording.store_watch import TroubleNote
+from foretool.storage.records import UpstreamState
+
+_ASK_S: Final = 1.0
+"""How long all running proxies may take to say which windows they have."""
+
+
+class SharedWindow(Struct, frozen=True):
+    """One window of a client that shares a proxy."""
+
+    pid: int
+    folder: str
+    client: str
+    """The name that the client gives itself, "" before it has."""
+    since: float
+
+
+def ask_windows(config: Config) -> dict[int, tuple[SharedWindow, ...]]:
+    """Return the windows of each running proxy, by its process."""
+    folder = find_folder(os.environ)
+    found: dict[int, tuple[SharedWindow, ...]] = {}
+    for profile in config.profiles if folder is not None else ():
+        wanted = ProxyIdentity.own(config.path, profile, is_project=config.named_by == "project_config")
+        for answer in ask_all(str(folder), wanted, STATUS, {}, _ASK_S):
+            with suppress(ValidationError):
+                found[int(answer.get("pid", 0))] = convert(answer.get("windows"), tuple[SharedWindow, ...])
+    return found
+
+
+def find_unrecorded(pids: Iterable[int], states: Iterable[UpstreamState], noted: Iterable[TroubleNote]) -> set[int]:
+    """Return those of running proxies that have written nothing down: they have just started, or cannot."""
+    return set(pids) - {each.pid for each in states} - {each.pid for each in noted}
+
+
+def say_proxy_troubles(without_storage: Iterable[TroubleNote], failing_jobs: Iterable[ProxyJob]) -> None:
+    """Say which running proxies cannot write the storage, and what others cannot do in the background."""
+    for note in without_storage:
+        for_how_long = output.span(time.time() - note.since)
+        output.say(f"proxy {note.pid} has served without its storage for {for_how_long}:", "red")
+        output.say(f"  {note.trouble}")
+    for each in failing_jobs:
+        for_how_long = output.span(time.time() - each.since)
+        output.say(f"proxy {each.pid}: background job {each.job!r} has failed for {for_how_long} [{each.code}]:", "red")
+        output.say(f"  {each.error}")
