@@ -73,9 +73,9 @@ class Router:
 
     def open(
         self, era: Era, transport: str, standalone: Channel, /, profile: str = "", principal: str = "",
-        folder: str = "", name: str = "",
+        folder: str = "", name: str = "", window: str = "",
     ) -> Client:  # fmt: skip
-        return self._clients.open(era, transport, standalone, profile, principal, folder, name, self)
+        return self._clients.open(era, transport, standalone, profile, principal, folder, name, window, self)
 
     def handle(self, exchange: Exchange) -> None:
         handler = self._handlers[exchange.era].get(exchange.method)

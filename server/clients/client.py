@@ -26,7 +26,7 @@ from foretool.server.system.processes import own_person
 from foretool.server.transports.client.base import Channel
 from foretool.server.upstreams.connection import Party
 from foretool.server.upstreams.question_clock import QUESTION_S
-from foretool.storage.records import Era
+from foretool.storage.records import Era, SessionRecord
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Log levels, least severe first."""
@@ -187,6 +187,11 @@ class Client:
         """Takes what belongs to no request."""
         self.folder = ""
         """Where a window of a shared proxy works, "" for every other client."""
+        self.window = ""
+        """The name of such a window."""
+        self.earlier: list[SessionRecord] = []
+        """The sessions of such a window that another proxy has recorded and that do not go on here yet, the latest
+        first."""
         self.person = own_person()
         """Who calls: the owner of the credential, else the user who runs this process."""
         self.info: dict[str, Any] = {}
@@ -310,6 +315,13 @@ class Client:
         self._sessions[key] = self.session = session  # the latest last
         if len(self._sessions) > _MOST_SESSIONS:
             self._registry.end_session(self._sessions.pop(next(iter(self._sessions))))
+
+    def take_earlier(self, wanted: SessionRecord) -> SessionRecord | None:
+        """Return the latest session of this window that another proxy has recorded of the same client; each goes on
+        once, and what the client begins afterwards is new."""
+        same = [each for each in self.earlier if _are_of_one_client(each, wanted)]
+        self.earlier = [each for each in self.earlier if each not in same]
+        return same[0] if same else None
 
     def end_sessions(self) -> None:
         """End every session: the client has begun another conversation, or is gone."""
@@ -453,6 +465,10 @@ class Client:
         if self.transport == "stdio":
             params = jsonrpc.raw({"requestId": exchange.id, "reason": "the server ends"})
             self._outbox.send(exchange.channel, jsonrpc.notification("notifications/cancelled", params))
+
+
+def _are_of_one_client(one: SessionRecord, other: SessionRecord) -> bool:
+    return (one.client, one.version, one.era, one.profile) == (other.client, other.version, other.era, other.profile)
 
 
 def is_as_severe(level: str, least: str) -> bool:

@@ -29,6 +29,8 @@ from foretool.storage.records import Era, Person, SessionRecord
 
 _MOST_NAME: Final = 100
 """Characters of a client's name or version that are kept."""
+_KEY_BYTES: Final = 16
+"""Of the key of a session. That of a window begins with the name of the window."""
 _ANNOUNCE_S: Final = 0.25
 """Changes of several upstreams within this time are announced once."""
 
@@ -84,13 +86,15 @@ class ClientRegistry:
 
     def open(
         self, era: Era, transport: str, standalone: Channel, profile: str, principal: str, folder: str, name: str,
-        router: Router,
+        window: str, router: Router,
     ) -> Client:  # fmt: skip
         """Add a client. `standalone` takes what belongs to no request. `principal`: the credential's owner, or "";
-        `name`: that owner in words. `folder`: where a window works."""
+        `name`: that owner in words. `folder`: where a window works; `window`: its name, "" for every other client."""
         found = self._config.profile(profile, principal)
         client = Client(era, transport, found, principal, standalone, self._outbox, self, router)
-        client.folder = folder
+        client.folder, client.window = folder, window
+        if window:
+            client.earlier = self._recorder.sessions_of_window(window)
         if principal:
             client.person = Person(principal, name)
         self._clients.append(client)
@@ -120,7 +124,7 @@ class ClientRegistry:
 
     def begin_session(self, client: Client, era: Era) -> Session:
         record = SessionRecord(
-            key=os.urandom(16).hex(),
+            key=client.window + os.urandom(_KEY_BYTES).hex()[len(client.window) :],
             client=str(client.info.get("name", ""))[:_MOST_NAME],
             version=str(client.info.get("version", ""))[:_MOST_NAME],
             era=era,
@@ -128,6 +132,8 @@ class ClientRegistry:
             profile=client.profile.name,
             started_at=self._recorder.now(),
         )
+        if (earlier := client.take_earlier(record)) is not None:
+            return self._go_on(client, earlier)
         session = Session(
             record, self._hidden, shows_pages=shows_pages(client.capabilities), has_list=not client.is_shell
         )  # fmt: skip
@@ -137,6 +143,23 @@ class ClientRegistry:
             self._lists.begin_session(listed)
         self._recorder.begin_session(record, client.person)
         self._upstreams.wake_unlisted(era, client.profile)
+        return session
+
+    def _go_on(self, client: Client, record: SessionRecord) -> Session:
+        """Go on with a session that another proxy has recorded of this window: its client was given a list, and was
+        told of tools, and knows of no other proxy."""
+        self._recorder.reopen_session(record, client.person)
+        self._upstreams.wake_unlisted(record.era, client.profile)
+        session = Session(
+            record, self._hidden, shows_pages=shows_pages(client.capabilities), has_list=not client.is_shell
+        )  # fmt: skip
+        given, chat = self._recorder.exposures(record.key), session.conversations.whole
+        chat.hinted.update(tool for each in given if each.reason in ("hint", "prompt") for tool in each.tools)
+        if lists := [each for each in given if each.reason not in ("hint", "prompt", "named")]:
+            last = lists[-1]
+            named = [tool for each in given if each.reason == "named" and each.at == last.at for tool in each.tools]
+            client.tools.recall(session.list, last, named)
+            chat.missed.update((last.id, tool) for tool in self._recorder.missed_with(last))
         return session
 
     def resume_session(self, client: Client, memo: SessionMemo) -> Session:

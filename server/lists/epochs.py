@@ -16,7 +16,7 @@ from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.lists.maker import ListDraft, ListInputs, ListMaker, View
 from foretool.server.lists.policy import PolicyLedger
 from foretool.server.recording.recorder import Recorder
-from foretool.storage.records import Exposure, ListReason, Policy, ToolId, Usage, working_set_key
+from foretool.storage.records import Exposure, ListReason, Policy, ToolId, Usage, WorkingSet, working_set_key
 from foretool.storage.steps import Steps
 
 _AGAIN: Final = 2
@@ -210,6 +210,20 @@ class ListKeeper:
         if set(tools) == {tool for tool in view.tools if tool not in grown}:
             return view
         return replace(view, epoch=recorded.epoch, tools=tools, shown=frozenset(tools), array=b"", legacy_array=b"")
+
+    def recall(self, profile: Profile, given: Exposure, named: Sequence[ToolId]) -> tuple[View, tuple[ToolId, ...]]:
+        """Return the list of a record as another proxy gave it, and what had grown on it, as far as the list that it
+        grew on is still stored. `named`: the tools that it named. Makes no list."""
+        draft = self.maker.draft(profile, given.policy)
+        stored = self._recorder.working_set(draft.key)
+        if stored is not None and stored.epoch == given.epoch and set(stored.tools) <= set(given.tools):
+            grown = tuple(tool for tool in given.tools if tool not in stored.tools)
+            view = draft.show(stored, self._epochs.end(stored.created_at))
+        else:
+            listed = WorkingSet(draft.key, given.epoch, given.tools, b"", given.at, "", tuple(named))
+            grown, view = (), replace(draft.show(listed, None), array=b"", legacy_array=b"")
+        # What is not known now was known to the proxy that made it.
+        return replace(view, offline=frozenset(), servers=None), grown
 
 
 class Epochs:

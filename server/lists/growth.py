@@ -20,7 +20,7 @@ from foretool.server.lists.order import GrowthRule, Prediction
 from foretool.server.lists.pages import has_page
 from foretool.server.lists.policy import RelistWatch, Told, is_called_by_code
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.storage.records import Discovery, ListReason, Policy, SessionRecord, ToolId
+from foretool.storage.records import Discovery, Exposure, ListReason, Policy, SessionRecord, ToolId
 from foretool.storage.steps import Steps
 
 RELIST_S: Final = 2.0
@@ -65,6 +65,10 @@ class SessionList:
     def sees(self, tool: ToolId) -> bool:
         """Return whether the client was given the tool. One that has not listed again has not got what grew."""
         return self.view is not None and (tool in self.view.shown or tool in self.grown[: self.delivered])
+
+    def lacks(self, tool: ToolId) -> bool:
+        """Return whether the client was given a list without the tool."""
+        return self.view is not None and not self.sees(tool)
 
     def names(self, tool: ToolId) -> bool:
         """Return whether the list names a hidden tool with what its call needs."""
@@ -187,6 +191,16 @@ class ToolList:
         """Note which list another replica gave the client, by the id of its record; 0 for none."""
         if exposure and exposure != shown.exposure:
             shown.give(self._lists.given(self.view(shown), exposure, shown.grown), exposure)
+
+    def recall(self, shown: SessionList, last: Exposure, named: Sequence[ToolId]) -> None:
+        """Note which list another proxy gave the session, and which tools that named."""
+        chosen = self._client.profile.policy
+        if chosen in ("auto", last.policy):
+            shown.first_policy = last.policy
+        view, grown = self._lists.recall(self.profile(shown), last, named)
+        shown.grow(grown, found=False)
+        shown.deliver()
+        shown.give(view, last.id)
 
     def note_caller(self, shown: SessionList, meta: Mapping[str, Raw]) -> None:
         """Note who makes a call, by its `_meta`: code of a model, or the model itself."""

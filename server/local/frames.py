@@ -43,6 +43,8 @@ SERVICE: Final = "window"
 STATUS: Final = "windows"
 """The service that says which windows a proxy has."""
 _DIGEST_BYTES: Final = 12
+WINDOW_BYTES: Final = 8
+"""Of the name of a window, which is written as hex digits: half of the key of each of its sessions."""
 WELCOME: Final = f'{{"foretool":{FORM},"version":'.encode()
 """How the greeting of a proxy begins that takes the window in."""
 REFUSAL: Final = f'{{"foretool":{FORM},"error":"'.encode()
@@ -94,12 +96,14 @@ def installation() -> str:
     return f"{package} {sys.version_info.major}.{sys.version_info.minor}"
 
 
-def write_hello(wanted: ProxyIdentity, environ: Mapping[str, str]) -> bytes:
-    """Return the greeting of this process as a window, as one line."""
+def write_hello(wanted: ProxyIdentity, environ: Mapping[str, str], window: str) -> bytes:
+    """Return the greeting of this process as a window, as one line. `window`: its name, the same for as long as it is
+    open, by which a new proxy finds what the last one has recorded of it."""
     salt = os.urandom(16)
     own = {
         "wants": SERVICE, "config": wanted.config, "profile": wanted.profile or "", "folder": wanted.folder,
         "version": __version__, "installation": installation(), "path": environ.get("PATH", ""), "salt": salt.hex(),
+        "window": window,
     }  # fmt: skip
     variables = {name: digest_variable(value, salt) for name, value in environ.items()}
     members = [*(f'"{key}":{_quote(text)}' for key, text in own.items()), f'"pid":{os.getpid()}']

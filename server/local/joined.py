@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from foretool.server.local.frames import WINDOW_BYTES
 from foretool.server.local.server import CallerLink, Hello, QuestionTalk, Service
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.lines import LARGE, LineSplitter
@@ -38,6 +39,8 @@ _FIRST_S: Final = 10.0
 """How long a new proxy waits for its first window, which may have been killed since it started the proxy."""
 _LAST_WORDS_S: Final = 2.0
 """How long windows may take to read what is left when the proxy ends."""
+
+_HEX: Final = frozenset("0123456789abcdef")
 
 log = logging.getLogger("foretool.local")
 
@@ -148,6 +151,12 @@ class Windows:
             log.warning("%d windows did not read their last answers", len(self._open))
 
 
+def read_window(said: dict[str, Any]) -> str:
+    """Return the name that a window gives itself, "" where it gives none."""
+    name = str(said.get("window"))
+    return name if len(name) == 2 * WINDOW_BYTES and set(name) <= _HEX else ""
+
+
 class Window:
     """One window: the talk on the local socket, and the channel of all of its requests."""
 
@@ -170,7 +179,9 @@ class Window:
         self.pid = pid if isinstance(pid, int) else 0
         self.folder = hello.folder or "?"
         self._before: asyncio.Task[None] | None = None
-        self._front: Front = windows.fronts.open("legacy", "stdio", self, profile=windows.profile, folder=self.folder)
+        self._front: Front = windows.fronts.open(
+            "legacy", "stdio", self, profile=windows.profile, folder=self.folder, window=read_window(hello.said)
+        )
 
     def note(self) -> WindowNote:
         info = getattr(self._front, "info", {})

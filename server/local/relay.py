@@ -17,7 +17,7 @@ import stat
 import sys
 import time
 
-from foretool.server.local.frames import EXIT, REFUSAL, WELCOME, write_hello
+from foretool.server.local.frames import EXIT, REFUSAL, WELCOME, WINDOW_BYTES, write_hello
 from foretool.server.local.opening import Opening
 from foretool.server.local.places import choose_sockets, name_lock
 from foretool.server.local.unix import SocketFolder
@@ -94,6 +94,7 @@ class Finder:
         self._wanted = wanted
         self._opening = opening
         self._environ = environ
+        self._window = os.urandom(WINDOW_BYTES).hex()
         self.refusals: dict[str, str] = {}
         """By name of a socket, why its proxy did not take this window in."""
 
@@ -104,7 +105,7 @@ class Finder:
         """
         import fcntl
 
-        hello = write_hello(self._wanted, self._environ)
+        hello = write_hello(self._wanted, self._environ, self._window)
         self.refusals.clear()
         until = time.monotonic() + _LOCK_S
         try:

@@ -423,6 +423,11 @@ class Recorder:
         while len(self._people) > _MOST_PEOPLE:
             self._people.popitem(last=False)
 
+    def reopen_session(self, session: SessionRecord, person: Person) -> None:
+        """Record that a session goes on here which another proxy has recorded, and perhaps ended."""
+        self.know_session(session, person)
+        self.backlog.write(partial(self._store.sessions.reopen, session.key), None)
+
     def end_session(self, key: str) -> None:
         self.backlog.write(partial(self._store.sessions.end, key, self._clock()), None)
 
@@ -450,6 +455,18 @@ class Recorder:
     def exposed(self, id: int) -> Exposure | None:
         """Return the exposure with this id: a list as a client got it. None if it is not on record."""
         return self._asked(partial(self._store.sessions.exposure, id), None)
+
+    def exposures(self, session: str) -> list[Exposure]:
+        """Return what a session was given, the oldest first."""
+        return self._asked(partial(self._store.sessions.exposures, session), [])
+
+    def missed_with(self, given: Exposure) -> set[ToolId]:
+        """Return the tools that a session has missed with a list that it was given."""
+        return self._asked(partial(self._store.calls.missed_with, given), set())
+
+    def sessions_of_window(self, window: str) -> list[SessionRecord]:
+        """Return the sessions of a window that are on record, the latest first."""
+        return self._asked(partial(self._store.sessions.beginning_with, window), [])
 
     def client(self, name: str, version: str, era: Era) -> ClientRecord | None:
         return self._asked(partial(self._store.clients.get, name, version, era), None)

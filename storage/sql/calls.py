@@ -13,6 +13,7 @@ from foretool.storage.records import (
     Call,
     Cause,
     Event,
+    Exposure,
     Flow,
     FlowKey,
     KeptCall,
@@ -144,6 +145,11 @@ _MOST_IN_DOUBT: Final = 100_000
 _FIND_CALL: Final = "SELECT id FROM calls WHERE id > ? AND at = ? AND session = ? AND tool = ? AND took_ms = ? LIMIT 1"
 _FIND_MISS: Final = "SELECT id FROM misses WHERE id > ? AND at = ? AND session = ? AND tool = ? LIMIT 1"
 _SAME_MISS: Final = "at = ? AND session = ? AND tool = ? AND discovery = ? AND noticed = ?"
+_MOST_LATEST: Final = 100
+_MISSED_WITH: Final = (
+    "SELECT DISTINCT tool FROM (SELECT tool, session, exposure FROM misses ORDER BY id DESC LIMIT ?) AS latest"
+    " WHERE session = ? AND exposure = ?"
+)
 _REVISE: Final = (
     "UPDATE misses SET "  # noqa: S608  # constants
     + ", ".join(f'"{column}" = ?' for column in MISSES.columns[:-1])
@@ -315,6 +321,12 @@ class CallStore(Subject):
 
     def misses(self, since: float = 0.0, limit: int = -1) -> list[Miss]:
         return MISSES.find_all(self._database, "WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?", (since, limit))
+
+    def missed_with(self, given: Exposure) -> set[ToolId]:
+        """Return the tools that a session has missed with a list that it was given, as far as these misses are among
+        the latest."""
+        values = (_MOST_LATEST, given.session, given.id)
+        return {ToolId(tool) for (tool,) in self._database.rows(_MISSED_WITH, values)}
 
     def find_misses(self, wanted: MissFilter, limit: int = -1) -> list[Miss]:
         where, values = self._conditions(wanted, _ONE_BY_ONE)

@@ -109,6 +109,15 @@ class SessionStore(Subject):
     def end(self, key: str, at: float) -> None:
         self._database.run("UPDATE sessions SET ended_at = ? WHERE key = ?", (at, key))
 
+    def reopen(self, key: str) -> None:
+        """Take it back that a session has ended."""
+        self._database.run("UPDATE sessions SET ended_at = NULL WHERE key = ?", (key,))
+
+    def beginning_with(self, digits: str) -> list[SessionRecord]:
+        """Return the sessions whose keys, which are hex digits, begin with these, the latest first."""
+        order = "ORDER BY started_at DESC, rowid DESC"
+        return _SESSIONS.find_all(self._database, f"WHERE key >= ? AND key < ? {order}", (digits, digits + "g"))
+
     def get(self, key: str) -> SessionRecord | None:
         return _SESSIONS.find(self._database, "WHERE key = ?", (key,))
 

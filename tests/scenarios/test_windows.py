@@ -22,6 +22,7 @@ from windows import Desk
 
 from foretool.server.config.loader import load
 from foretool.server.local.places import ProxyIdentity, name_lock
+from foretool.storage.opening import open_store
 
 pytestmark = pytest.mark.slow
 
@@ -141,6 +142,89 @@ def test_kill_9_of_the_proxy_answers_calls_in_flight_with_an_error_and_windows_g
     assert status["pid"] != proxy and len(status["windows"]) == 3
     # Replayed greetings are not answered twice.
     assert all(sum("serverInfo" in each.get("result", {}) for each in window.seen) == 1 for window in windows)
+
+
+ENDINGS = [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP]
+
+
+def ledger(desk: Desk) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return the misses, the calls and the sessions on record."""
+    with open_store(load(desk.config).storage) as store:
+        return store.calls.misses(), store.calls.recent(100), store.sessions.recent()
+
+
+def replace_proxy(desk: Desk, ending: signal.Signals) -> None:
+    proxy = desk.proxy()
+    os.kill(proxy, ending)
+    assert wait_until(lambda: [each for each in desk.status() if each["pid"] != proxy and each["windows"]])
+
+
+@requirement("windows:failover", "miss:listed-is-none")
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda each: each.name)
+def test_what_the_list_defines_or_names_is_no_miss_at_the_next_proxy(tmp_path: Path, ending: signal.Signals) -> None:
+    settings = {"policy": "frozen", "list_names": True, "list_tokens": 1000, "pin": ["s0__echo"]}
+    desk = Desk(tmp_path, **settings)
+    config = json.loads(desk.config.read_text())
+    config["mcpServers"]["s1"]["tools"] = {"echo": {"description": "Says again what it is told. " * 150}}
+    desk.config.write_text(json.dumps(config))
+    try:
+        before = desk.opened()
+        before.call("call_tool_write", {"name": "s1__echo"})
+        assert before.leave() == 0 and wait_until(lambda: not list(desk.sockets.glob("*.sock")))
+        window = desk.open()
+        window.initialize()
+        tools = {each["name"]: each.get("description") for each in window.ask("tools/list")["tools"]}
+        assert "s0__echo" in tools and "s1__echo" not in tools and "s1__echo" in tools["call_tool_write"]
+        for times in range(2):
+            replace_proxy(desk, ending)
+            assert window.call("s0__echo", {"n": times}) == f'{{"n": {times}}}'
+            assert window.call("call_tool_write", {"name": "s1__echo", "arguments": {"n": 1}}) == '{"n": 1}'
+        misses, calls, sessions = ledger(desk)
+        assert [
+            each.tool for each in misses if each.session == sessions[0].key and each.noticed != "unknown_name"
+        ] == []
+        own = [each for each in calls if each.tool == "s0__echo"]
+        assert len(sessions) == 2 and sessions[0].ended_at is None
+        assert {(each.session, each.hidden) for each in own} == {(sessions[0].key, False)}
+    finally:
+        desk.close()
+
+
+@requirement("windows:failover", "miss:exposure")
+def test_a_tool_that_the_list_lacks_is_missed_once_however_many_proxies_serve(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, policy="frozen", list_tokens=1000)
+    try:
+        window = desk.opened()
+        for _ in range(2):
+            window.call("call_tool_write", {"name": "s1__echo"})
+            replace_proxy(desk, signal.SIGKILL)
+        window.call("call_tool_write", {"name": "s0__echo"})
+        misses, *_ = ledger(desk)
+        assert [each.tool for each in misses] == ["s0__echo", "s1__echo"]
+        assert {each.cause for each in misses} <= {"budget", "rank", "stale"} and {
+            each.exposure for each in misses
+        } == {1}
+    finally:
+        desk.close()
+
+
+@requirement("windows:failover", "miss:listed-is-none")
+def test_a_client_that_asks_for_no_list_misses_none_of_it(desk: Desk) -> None:
+    """As one that has kept a list of another process."""
+    window = desk.open()
+    window.initialize()
+    assert window.call("s0__echo", {"n": 1}) == '{"n": 1}'
+    misses, (call,), _ = ledger(desk)
+    assert misses == [] and not call.hidden
+
+
+@requirement("windows:failover")
+def test_a_conversation_that_begins_in_the_same_window_is_another_session(desk: Desk) -> None:
+    window = desk.opened()
+    replace_proxy(desk, signal.SIGKILL)
+    assert window.call("s0__echo", {"n": 1}) == '{"n": 1}'
+    window.initialize()
+    assert len({each.key for each in ledger(desk)[2]}) == 2
 
 
 @requirement("windows:failover")

@@ -83,11 +83,11 @@ class Fronts(Protocol):
 
     def open(
         self, era: Era, transport: str, standalone: Channel, /, profile: str = "", principal: str = "",
-        folder: str = "", name: str = "",
+        folder: str = "", name: str = "", window: str = "",
     ) -> Front:  # fmt: skip
         """Add a client. `standalone` takes notifications and questions that belong to no request (stdio: the same
         output; legacy HTTP: the GET stream; modern HTTP: nothing). `principal`: its credential, "" for none; `name`:
-        whose that is, in words. `folder`: where a window of a shared proxy works.
+        whose that is, in words. `folder`: where a window of a shared proxy works; `window`: its name.
 
         The era of a stdio process is not known yet: pass "legacy"; the first message settles it.
         """

@@ -26,7 +26,7 @@ def sharing(tmp_path: Path, environ: dict[str, str], bound: tuple[str, ...] = ()
 
 
 def hello(folder: str = FOLDER, **environ: str) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(write_hello(ProxyIdentity("/mcp.json", "", folder), environ))
+    said: dict[str, Any] = json.loads(write_hello(ProxyIdentity("/mcp.json", "", folder), environ, ""))
     return said
 
 
