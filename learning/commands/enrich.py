@@ -24,7 +24,7 @@ from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
-from foretool.server.commands.options import config_option, json_option
+from foretool.server.commands.options import config_option, json_option, require_server
 from foretool.server.config.addresses import is_loopback
 from foretool.server.config.loader import Config, load
 from foretool.server.config.settings import EnrichEntry
@@ -100,9 +100,8 @@ def command(
     foretool enrich --remove
     """
     config = load(path)
-    if unknown := [name for name in servers if name not in config.prefixes]:
-        known = ", ".join(config.prefixes) or "none"
-        raise click.BadParameter(f"no server {unknown[0]!r}; the config has: {known}", param_hint="--server")
+    for name in servers:
+        require_server(config, name, "--server: ")
     if show or remove:
         if not store_exists(config.storage):
             return complain("enrich: nothing is on record yet; run `foretool enrich` first", WRONG)

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Final
 
 import click
-from click import UsageError
 from msgspec import Struct
 
 from foretool.server.commands import hint, output
-from foretool.server.commands.options import config_option, json_option, profile_option
+from foretool.server.commands.options import UnknownName, config_option, json_option, profile_option
 from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
 from foretool.server.config.tokens import DEFAULT, digest
@@ -45,7 +44,7 @@ def command(path: Path | None, as_json: bool, profile: str, client: str | None) 
         config.require_profile(profile)
     files = _files()
     if client is not None and client not in files:
-        raise UsageError(f"no client is called {client!r}; the clients are {', '.join(sorted(files))}")
+        raise UnknownName(f"no client is called {client!r}; the clients are {', '.join(sorted(files))}")
     launch = [*hint.launcher(), "serve", "--config", str(chosen), *(["--profile", profile] if profile else [])]
     found = [registration(file, launch) for name, file in files.items() if client in (None, name)]
     if as_json:

@@ -21,7 +21,7 @@ from foretool.server.catalog import embedding
 from foretool.server.checks.clients import Registered, find_registered
 from foretool.server.checks.storage import say_refused
 from foretool.server.commands import edits, output, repairs
-from foretool.server.commands.options import config_option, json_option
+from foretool.server.commands.options import UnknownName, config_option, json_option
 from foretool.server.config.codes import Code, explain_code
 from foretool.server.config.errors import guess
 from foretool.server.config.loader import Config, load
@@ -133,13 +133,13 @@ def say_mendable(diagnosis: Diagnosis) -> None:
 
 
 def _require_enabled(config: Config, names: Sequence[str]) -> None:
-    """Refuse a name that no enabled server has. Raises `UsageError`."""
+    """Refuse a name that no enabled server has. Raises `UsageError` for a disabled one, and `UnknownName`."""
     for name in names:
         if name in config.disabled:
             raise UsageError(f"{name} is disabled: foretool enable {name}")
         if name not in config.servers and name not in config.broken:
             known = [*config.servers, *config.broken]
-            raise UsageError(f"no server is called {name!r}{guess(name, known) or '; foretool list shows them'}")
+            raise UnknownName(f"no server is called {name!r}{guess(name, known) or '; foretool list shows them'}")
 
 
 class CodeExplanation(Struct, frozen=True):
@@ -155,7 +155,7 @@ def _explain(code: str, *, as_json: bool) -> int:
     known = [each.value for each in Code]
     wanted = code.strip("[]").upper()
     if wanted not in known:
-        raise UsageError(f"no code is called {code!r}{guess(wanted, known)}")
+        raise UnknownName(f"no code is called {code!r}{guess(wanted, known)}")
     title, text = explain_code(Code(wanted))
     return output.show(CodeExplanation(Code(wanted), title, text), as_json, _print_explanation)
 
@@ -169,7 +169,7 @@ def _print_explanation(explained: CodeExplanation) -> None:
 @contextmanager
 def _environment(registered: Sequence[Registered], client: str | None) -> Iterator[None]:
     """Give this process the variables that a client gives foretool. Without one, add those that some entry sets: a
-    server that gets its token from there is not broken. Raises `UsageError`."""
+    server that gets its token from there is not broken. Raises `UnknownName`."""
     before = dict(os.environ)
     if client is None:
         given = {name: value for each in registered for name, value in each.environment({}).items()} | before
@@ -177,7 +177,7 @@ def _environment(registered: Sequence[Registered], client: str | None) -> Iterat
         chosen = next((each for each in registered if each.file.client == client), None)
         if chosen is None:
             known = ", ".join(dict.fromkeys(each.file.client for each in registered)) or "none; run foretool init"
-            raise UsageError(f"--client: {client!r} does not start foretool with this config; those that do: {known}.")
+            raise UnknownName(f"--client: {client!r} does not start foretool with this config; those that do: {known}.")
         given = chosen.environment(before)
     os.environ.clear()
     os.environ.update(given)

@@ -17,7 +17,7 @@ import click
 from click import ClickException
 
 from foretool.server.commands import edits, output
-from foretool.server.commands.options import config_option, json_option
+from foretool.server.commands.options import UnknownName, config_option, json_option
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load, parse
 from foretool.server.config.places import find_place
@@ -306,7 +306,7 @@ def _read(place: Path) -> str:
 
 
 def require_names(own: OwnServers, names: tuple[str, ...]) -> None:
-    """Refuse a name that no server has. Raises `UsageError`."""
+    """Refuse a name that no server has. Raises `UsageError` without a name, and `UnknownName`."""
     if not names:
         raise click.UsageError("name at least one server, or add --undo")
     known = own.servers()
@@ -319,7 +319,7 @@ def require_names(own: OwnServers, names: tuple[str, ...]) -> None:
                 else f"foretool list shows its {len(known)}"
             )
             meant = f"; did you mean {near[0]!r}?" if near else f"; {listed}"
-            raise click.UsageError(f"{short(own.path)} has no server {name!r}{meant}")
+            raise UnknownName(f"{short(own.path)} has no server {name!r}{meant}")
 
 
 def short(path: Path) -> str:

@@ -112,7 +112,9 @@ def command(
         if not found.counts and person:
             _say_who_is_known(store, person, as_json=as_json)
         if not found.counts or dry_run:
-            return output.show(Outcome(found.counts, False, ()), as_json, _print_counted if found.counts else _print)
+            output.show(Outcome(found.counts, False, ()), as_json, _print_counted if found.counts else _print)
+            unknown = _find_unknown(config, selection) if not found.counts else []
+            return complain(f"forget: nothing on record is called {' or '.join(unknown)}", WRONG) if unknown else 0
         if not yes:
             if as_json or not sys.stdin.isatty():
                 raise click.UsageError("this deletes records for good: add --yes, or --dry-run to count them.")
@@ -156,6 +158,15 @@ def _check(selection: Selection) -> None:
         raise click.UsageError("--all deletes everything; leave out the other options, or leave out --all.")
     if not all(selection.texts):
         raise click.BadParameter("expected words, found an empty text.", param_hint="--text")
+
+
+def _find_unknown(config: Config, selection: Selection) -> list[str]:
+    """Return the names of a selection that fits nothing: a typo would look like a success. A server of the config, and
+    what is narrowed by time or words, may have nothing on record."""
+    if selection.texts or selection.since or selection.before:
+        return []
+    server = "" if selection.server in config.prefixes else selection.server
+    return [repr(each) for each in (server, selection.session, selection.person, selection.tool) if each]
 
 
 def _read_time(text: str | None) -> float | None:

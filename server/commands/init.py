@@ -18,7 +18,7 @@ from click import ClickException, UsageError
 from foretool.server.checks.clients import find_registered
 from foretool.server.checks.programs import find_lack
 from foretool.server.commands import doctor, edits, hint, output
-from foretool.server.commands.options import config_option, json_option, type_again
+from foretool.server.commands.options import UnknownName, config_option, json_option, type_again
 from foretool.server.config import keyrings
 from foretool.server.config.errors import ConfigError, guess, lacks_folder
 from foretool.server.config.files import read_regular
@@ -218,12 +218,12 @@ def _text_of(path: Path) -> str:
 
 
 def _choose(machine: Machine, clients: Sequence[str]) -> list[ClientFile]:
-    """Return the files of the chosen clients. Raises `UsageError` for a name that no client has."""
+    """Return the files of the chosen clients. Raises `UnknownName` for a name that no client has."""
     files = client_files(machine)
     names = sorted({each.client for each in files})
     if unknown := next((each for each in clients if each not in names), ""):
         meant = guess(unknown, names) or f"; the clients are {', '.join(names)}"
-        raise UsageError(f"no client is called {unknown!r}{meant}")
+        raise UnknownName(f"no client is called {unknown!r}{meant}")
     return [each for each in files if not clients or each.client in clients]
 
 

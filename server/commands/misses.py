@@ -15,8 +15,9 @@ from msgspec import Struct
 from foretool.server import packs
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
-from foretool.server.commands.options import config_option, json_option
-from foretool.server.config.loader import load
+from foretool.server.commands.options import config_option, json_option, lacks_server
+from foretool.server.config.errors import guess
+from foretool.server.config.loader import Config, load
 from foretool.server.ledger.story import (
     A_MISS,
     CAUSES,
@@ -186,10 +187,25 @@ def command(
         now - until if until is not None else None,
         server, tool, cause, client, profile, None if recovered is None else recovered == "yes",
     )  # fmt: skip
-    with open_existing_store(load(path).storage) as store:
+    config = load(path)
+    with open_existing_store(config.storage) as store:
         ledger = read_ledger(store, wanted, by, limit)
+        unknown = _find_unknown(config, store, wanted) if not ledger.total else ""
     narrowed = wanted != MissFilter()
-    return output.show(ledger, as_json, lambda _: _print(ledger, by, lists_all=lists_all, narrowed=narrowed))
+    output.show(ledger, as_json, lambda _: _print(ledger, by, lists_all=lists_all, narrowed=narrowed))
+    return complain(f"misses: {unknown}", WRONG) if unknown else 0
+
+
+def _find_unknown(config: Config, store: Store, wanted: MissFilter) -> str:
+    """Return which name of a server or a client nothing is known of, "" if there is none: a typo looks like a good
+    week."""
+    if wanted.server and wanted.server not in store.catalog.names() and wanted.server not in config.prefixes:
+        return lacks_server(config, wanted.server)
+    clients = {each.client for each in store.clients.all()}
+    if wanted.client and wanted.client not in clients:
+        meant = guess(wanted.client, clients) or f"; those on record: {', '.join(sorted(clients)) or 'none'}"
+        return f"no client is called {wanted.client!r}{meant}"
+    return ""
 
 
 def _show_one(path: Path | None, number: int, repair: RepairOptions, *, as_json: bool) -> int:

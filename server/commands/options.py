@@ -9,6 +9,9 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from foretool.server.commands.exit import WRONG
+from foretool.server.config.errors import guess
+from foretool.server.config.loader import Config
 from foretool.server.config.places import find_place
 
 
@@ -50,3 +53,21 @@ config_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 profile_option = click.option("--profile", default="", metavar="NAME", help="Use this profile of the config.")
 """Arrives as "" for all servers."""
+
+
+class UnknownName(click.ClickException):
+    """What the user named does not exist."""
+
+    exit_code = WRONG
+
+
+def require_server(config: Config, name: str, option: str = "") -> None:
+    """Refuse a name that no server of the config has. Raises `UnknownName`."""
+    if name not in config.prefixes:
+        raise UnknownName(f"{option}{lacks_server(config, name)}")
+
+
+def lacks_server(config: Config, name: str) -> str:
+    """Say that a config has no such server, and which may be meant."""
+    meant = guess(name, config.prefixes) or f"; it has: {', '.join(config.prefixes) or 'none'}"
+    return f"{config.path} has no server {name!r}{meant}"

@@ -17,9 +17,7 @@ from foretool.server.app import App
 from foretool.server.catalog.definitions import write_definition
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
-from foretool.server.commands.options import config_option, json_option
-from foretool.server.config.codes import Code
-from foretool.server.config.errors import ConfigError
+from foretool.server.commands.options import config_option, json_option, require_server
 from foretool.server.config.loader import load
 from foretool.server.config.settings import PolicyChoice, Risk
 from foretool.server.inspection import INSTRUCTIONS, Inspection, inspect
@@ -137,9 +135,8 @@ def command(
             )
         return int(show_needs(path, pattern, as_json=as_json))
     config = load(path)
-    if upstream and upstream not in (*config.servers, *config.broken, *config.disabled):
-        known = ", ".join(config.servers)
-        raise ConfigError(f"--server: {config.path} has no server {upstream!r}; it has: {known}", Code.OPTION_WRONG)
+    if upstream:
+        require_server(config, upstream, "--server: ")
     with offline.open_offline(config) as app:
         if schema:
             tool = app.catalog.find(schema)
@@ -152,10 +149,12 @@ def command(
         order = "tokens" if unused else sort
         with output.waiting("counting tokens"):
             inventory = take_inventory(app, inspection, pattern, upstream, unused=unused, order=order)
+        fits = not inventory.catalog_tools or any(fits_pattern(each.id, pattern) for each in app.catalog.tools())
+        unknown = "" if fits else f"tools: no tool fits {pattern!r}{offline.suggest_names(app, pattern)}"
     if suspicious:
         inventory = replace(inventory, tools=tuple(row for row in inventory.tools if row.findings))
-        return output.show(inventory, as_json, _print_findings)
-    return output.show(inventory, as_json, lambda inventory: _print(inventory, unused))
+    output.show(inventory, as_json, _print_findings if suspicious else lambda shown: _print(shown, unused))
+    return complain(unknown, WRONG) if unknown else 0
 
 
 def take_inventory(

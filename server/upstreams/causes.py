@@ -271,6 +271,11 @@ _TELLING: Final = re.compile(
 )  # fmt: skip
 
 
+_FRAME: Final = re.compile(r'\s*File "[^"]*", line \d+')
+_RAISED: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Failed|Failure)?(?::|$)")
+"""The last line of a traceback: what was raised."""
+
+
 def find_cause(stderr: Sequence[str], error: str) -> Cause | None:
     """Return why a server did not start; None if no pattern fits. `error`: what foretool itself saw."""
     # npm warns of packages that want another Node and then runs them all the same.
@@ -290,11 +295,20 @@ def find_cause(stderr: Sequence[str], error: str) -> Cause | None:
 
 def telling_line(stderr: Sequence[str]) -> str:
     """Return the line of stderr that most probably says why a server ended, or ""."""
-    said = [line.strip() for line in stderr if not _NOISE.match(line)]
+    crash = max((at for at, line in enumerate(stderr) if line.startswith("Traceback (most recent")), default=None)
+    if crash is not None and (said := _without_noise(stderr[crash:])):
+        return next((line for line in said if _RAISED.match(line)), said[0])
+    said = _without_noise(stderr)
     return next((line for line in said if _TELLING.search(line)), said[-1] if said else "")
+
+
+def _without_noise(stderr: Sequence[str]) -> list[str]:
+    """Return the lines of stderr without those around a reason, and without the code that a traceback quotes."""
+    quoted = {at + 1 for at, line in enumerate(stderr) if _FRAME.match(line)}
+    return [line.strip() for at, line in enumerate(stderr) if at not in quoted and not _NOISE.match(line)]
 
 
 def last_lines(stderr: Sequence[str]) -> tuple[str, ...]:
     """Return the last lines of stderr, at most `_LINES` of them, without frames of a stack and the like."""
-    said = [line.strip() for line in stderr if not _NOISE.match(line)]
+    said = _without_noise(stderr)
     return tuple(said or [line for line in stderr if line.strip()])[-_LINES:]

@@ -218,7 +218,7 @@ def test_the_table_of_exit_statuses_has_those_that_there_are() -> None:
         (["misses", "--nonsense"], 2),
         (["misses", "--since", "soon"], 2),
         (["search"], 2),
-        (["tools", "--upstream", "nobody"], 2),
+        (["tools", "--upstream", "nobody"], 1),
     ],
 )
 def test_a_command_ends_with_the_status_of_the_table(

@@ -32,7 +32,7 @@ def test_all_clients_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_client_that_is_not_known_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["connect", "emacs", "--config", str(write_config(tmp_path))]) == 2
+    assert run(["connect", "emacs", "--config", str(write_config(tmp_path))]) == 1
     assert "no client is called 'emacs'; the clients are claude-code, " in capsys.readouterr().err
 
 

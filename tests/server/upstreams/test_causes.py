@@ -117,6 +117,19 @@ def test_the_line_that_says_why_is_found_among_those_around_it() -> None:
     assert telling_line(["Node.js v20.20.2", "", "}"]) == ""
 
 
+def test_of_a_traceback_the_last_words_are_told_and_not_the_code_that_it_quotes() -> None:
+    printed = """INFO: no config file found, all required settings come from the environment
+Traceback (most recent call last):
+  File "/srv/app.py", line 9, in <module>
+    connect_or_raise("it cannot be missing")
+  File "/srv/app.py", line 4, in connect_or_raise
+    raise ValueError("could not open the database")
+ValueError: could not open the database
+ended"""
+    assert telling_line(printed.splitlines()) == "ValueError: could not open the database"
+    assert "connect" not in " ".join(last_lines(printed.splitlines()))
+
+
 def test_the_last_five_lines_that_say_something_are_shown() -> None:
     assert last_lines(["a", "b", "", "c", " ", "d", "    at x (y.js:1)", "e", "f"]) == ("b", "c", "d", "e", "f")
     assert last_lines(NODE.splitlines()) == ("Error: Cannot find module '/opt/nothere/dist/index.js'",)
