@@ -386,17 +386,18 @@ class CostSum(Struct, frozen=True):
     refused: int = 0
     failed: int = 0
     rated_refused: int = 0
+    full_tokens: int = 0
+    rated_full_tokens: int = 0
+    priced: int = 0
+    """The calls that `full_tokens` has: all that reached a server, unless nobody knew what all tools took."""
+    rated_priced: int = 0
 
 
 class CatalogSize(Struct, frozen=True):
-    """What the definitions of all tools took in one `PERIOD_S` in which that changed."""
+    """What the definitions of all tools take from a time on."""
 
-    period: int
-    """Number of the period since 1970."""
-    most: int
-    """Tokens: the most in this period, what they took at its beginning included."""
-    last: int
-    """Tokens at its end, and until the next change."""
+    at: float
+    tokens: int
 
 
 class Prompt(Struct, frozen=True):

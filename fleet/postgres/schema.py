@@ -60,10 +60,22 @@ def keep_owners_of_prompts(run: Run) -> None:
         run(f"ALTER TABLE prompts ADD COLUMN {name} text COLLATE \"C\" NOT NULL DEFAULT ''")
 
 
+def price_calls(run: Run) -> None:
+    """Keep what all tools took at each change of it, and price each call with that. What is added up already keeps the
+    price of its quarter of an hour."""
+    run(create_table("catalog_tokens", "*at float, tokens int"))
+    for name in schema.PRICED:
+        run(f"ALTER TABLE costs ADD COLUMN {name} bigint NOT NULL DEFAULT 0")
+    for statement in schema.PRICE_OLD_CALLS:
+        run(statement)
+    run("DROP TABLE catalog_sizes")
+
+
 _STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("first_probability", add_first_probability), ("misses_by_kind", count_misses_by_kind),
     ("refused_and_failed_calls", count_refused_and_failed_calls),
     ("sizes_of_all_tools", keep_sizes_of_all_tools), ("owners_of_prompts", keep_owners_of_prompts),
+    ("prices_of_calls", price_calls),
 )  # fmt: skip
 """The steps after `BASE`, in order. What a released step creates never changes."""
 NEWEST: Final = BASE + len(_STEPS)

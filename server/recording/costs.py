@@ -3,9 +3,9 @@
 A turn is one request of the model: a call, or a discovery. At each turn it reads the list again, and every answer and
 hint that came earlier in the same task. The full list would have been read at each call, and no discovery would have
 been needed. A call counts there only if it reached a server: of those that foretool refused nobody knows whether they
-would have been made. The list is as large as all tools were then (`Prices`). The log is added up part by part, by
-quarters of an hour, so that nobody has to read all of it; see `storage.sql.costs.CostStore`. The same words mean the
-same in `bench/learning/costs.py`.
+would have been made. The list is as large as all tools were at that call (`Prices`). The log is added up part by part,
+by quarters of an hour, so that nobody has to read all of it; see `storage.sql.costs.CostStore`. The same words mean
+the same in `bench/learning/costs.py`.
 
 `CostKeeper` adds up the log for `foretool status --stats` and the page in the background, a little at a time, in a
 thread. The log of an earlier version is added up in the same way, from its start; until then those who ask read what is
@@ -92,6 +92,9 @@ class Costs(Struct):
     rated_discoveries: int = 0
     rated_read_tokens: int = 0
     rated_full_tokens: int = 0
+    priced: int = 0
+    """Calls for which it is on record what all tools took then."""
+    rated_priced: int = 0
     own_search_tokens: int = 0
     """What a client with a search of its own would have read for these tasks, as `estimate_own_search` says."""
 
@@ -168,7 +171,7 @@ def add_costs(rows: Iterable[Costs], client: str) -> Costs:
 
 def read_costs(store: Store, since: float, now: float, full: int, *, reads_rest: bool = True) -> list[Costs]:
     """Return the costs since a time by day and client, the latest day first. `full`: tokens of the list of all tools
-    today, with which calls are priced where no other size is on record; `reads_rest`: whether to read what is not added
+    today, with which calls are priced where none is on record; `reads_rest`: whether to read what is not added
     up, of which there may be much after an upgrade.
 
     What is added up already is read as it is; the rest of the log is read itself, so this serves commands and never the
@@ -176,41 +179,29 @@ def read_costs(store: Store, since: float, now: float, full: int, *, reads_rest:
     """
     with store.snapshot():
         rest = add_up(store, store.costs.part(_EVERYTHING, since - GAP_S), None, now)[0] if reads_rest else []
-        prices = Prices(store.costs.sizes(), full)
-        sums = [*store.costs.sums(since, prices.cuts), *(each for each in rest if each.period >= since // PERIOD_S)]
+        first = store.costs.first_size()
+        sums = [*store.costs.sums(since), *(each for each in rest if each.period >= since // PERIOD_S)]
+    price = first.tokens if first is not None else full
     found: dict[Row, Costs] = {}
     for each in (one for one in sums if one.client != SHELL_CLIENT):
         row = _row(found, each.period * PERIOD_S, each.client)
         for name in CostSum.__struct_fields__[2:]:
             setattr(row, name, getattr(row, name) + getattr(each, name))
-        price = prices.at(each.period)
-        row.full_tokens += price * (each.calls - each.refused)
-        row.rated_full_tokens += price * (each.rated_calls - each.rated_refused)
+        row.full_tokens += price * (each.calls - each.refused - each.priced)
+        row.rated_full_tokens += price * (each.rated_calls - each.rated_refused - each.rated_priced)
     return sorted(found.values(), key=lambda each: (each.day, each.calls, each.client), reverse=True)
 
 
 class Prices:
-    """What a list of all tools took in each quarter of an hour: the most, where that has changed within it. Before the
-    first size on record it is that size; without any it is `today`."""
+    """What a list of all tools took at each time of a part of the log."""
 
-    def __init__(self, sizes: Sequence[CatalogSize], today: int) -> None:
-        self.cuts: list[int] = []
-        """The quarters with which another price begins, in order."""
-        self._tokens = [sizes[0].most if sizes else today]
-        for size in sizes:
-            self._begin(size.period, size.most)
-            self._begin(size.period + 1, size.last)
+    def __init__(self, sizes: Sequence[CatalogSize]) -> None:
+        self._times = [size.at for size in sizes[1:]]
+        self._tokens = [size.tokens for size in sizes]
 
-    def _begin(self, period: int, tokens: int) -> None:
-        if self.cuts and self.cuts[-1] == period:
-            self._tokens[-1] = tokens
-        elif tokens != self._tokens[-1]:
-            self.cuts.append(period)
-            self._tokens.append(tokens)
-
-    def at(self, period: int) -> int:
-        """Return the tokens in a quarter of an hour."""
-        return self._tokens[bisect_right(self.cuts, period)]
+    def at(self, time: float) -> int | None:
+        """Return the tokens at a time, None where that is not on record."""
+        return self._tokens[bisect_right(self._times, time)] if self._tokens else None
 
 
 def count_shell_calls(store: Store, now: float) -> int:
@@ -253,6 +244,8 @@ def add_up(store: Store, part: LogPart, before: float | None, now: float) -> tup
     for turn in part.turns:
         sessions[turn.session].append(turn)
     clients = store.costs.clients(sessions)
+    moments = [turn.at for turn in part.turns]
+    prices = Prices(store.costs.sizes(min(moments), max(moments)) if moments else ())
     begins: dict[str, list[float]] = defaultdict(list)
     for episode in cut_log(part.events, part.prompts, (), inf):
         if episode.calls:
@@ -271,7 +264,7 @@ def add_up(store: Store, part: LogPart, before: float | None, now: float) -> tup
             own = sorted(at for at in begins[key] if first - PROMPT_S <= at <= last)
             listed = 0 if stretch[0].kind == "list" else store.costs.last_list(key, first)
             goes_on = before is None and key not in ended and now - last <= GAP_S
-            _add_stretch(found, client, stretch, own, listed, _rated_until(stretch, own, goes_on=goes_on))
+            _add_stretch(found, client, stretch, own, listed, _rated_until(stretch, own, goes_on=goes_on), prices)
     names = CostSum.__struct_fields__[2:]
     sums = [CostSum(*key, *(getattr(each, name) for name in names)) for key, each in found.items()]
     return sums, unfinished
@@ -310,7 +303,7 @@ def _rated_until(turns: Sequence[CostEvent], begins: Sequence[float], *, goes_on
 
 def _add_stretch(
     found: dict[Quarter, Costs], client: str, turns: Sequence[CostEvent], begins: Sequence[float], listed: int,
-    rated_until: float,
+    rated_until: float, prices: Prices,
 ) -> None:  # fmt: skip
     """Add what happened in one stretch of a session, in order.
 
@@ -349,6 +342,11 @@ def _add_stretch(
                 row.rated_calls += is_rated
                 row.rated_refused += is_rated and turn.outcome == "refused"
                 row.rated_hidden += is_rated and is_hidden
+                if turn.outcome != "refused" and (price := prices.at(turn.at)) is not None:
+                    row.priced += 1
+                    row.full_tokens += price
+                    row.rated_priced += is_rated
+                    row.rated_full_tokens += is_rated * price
             else:
                 row.discoveries += 1
                 row.rated_discoveries += is_rated

@@ -1,5 +1,5 @@
 """The tables `costs`, `costs_marks` and `costs_open`: what the log comes to, added up part by part; and
-`catalog_sizes`: what all tools took at each time.
+`catalog_tokens`: what all tools took at each time.
 
 A call is recorded without touching these tables, so that it stays cheap. Records get their ids in the order in which
 they are written, so ids say what is added up: a record that is written late, with an old time, is never left out.
@@ -7,7 +7,6 @@ they are written, so ids say what is added up: a record that is written late, wi
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -23,7 +22,7 @@ _PROMPT_S: Final = 300.0
 _OTHERS: Final = 4
 """Records of the other tables that a part holds at most, for each call that it may hold."""
 _SUMS = Table("costs", CostSum)
-_SIZES = Table("catalog_sizes", CatalogSize)
+_SIZES = Table("catalog_tokens", CatalogSize)
 _TURNS: Final = {
     "exposures": "CASE WHEN reason IN ('hint', 'prompt', 'named') THEN 'hint' ELSE 'list' END, tokens, 0, ''",
     "discoveries": "'discovery', tokens, 0, ''",
@@ -128,32 +127,36 @@ class CostStore(Subject):
         newest = "SELECT max(id) FROM calls WHERE id > ?"
         return max(int(self._database.rows(newest, (done,))[0][0] or 0) - done, 0)
 
-    def sums(self, since: float, cuts: Sequence[int] = ()) -> list[CostSum]:
-        """Return what is added up since a time, one sum for each day in local time and client; a day is cut at the
-        periods `cuts`, which are in order."""
+    def sums(self, since: float) -> list[CostSum]:
+        """Return what is added up since a time, one sum for each day in local time and client."""
         first, last = self._database.rows(
             "SELECT min(period), max(period) FROM costs WHERE period >= ?", (int(since // PERIOD_S),)
         )[0]
         found: list[CostSum] = []
         while first is not None and first <= last:
-            place = bisect_right(cuts, first)
-            end = min((_next_day(first), *cuts[place : place + 1]))
+            end = _next_day(first)
             found += [CostSum(*row) for row in self._database.rows(_OF_DAY, (first, end))]
             first = end
         return found
 
-    def sizes(self) -> list[CatalogSize]:
-        """Return what all tools took at each time, the oldest first."""
-        return _SIZES.find_all(self._database, "ORDER BY period")
+    def sizes(self, first: float, last: float) -> list[CatalogSize]:
+        """Return what all tools took from one time to another, the oldest first: what changed then, and what was so
+        before. Before the first change on record it is what that says."""
+        changes = _SIZES.find_all(self._database, "WHERE at > ? AND at <= ? ORDER BY at", (first, last))
+        before = _SIZES.find(self._database, "WHERE at <= ? ORDER BY at DESC LIMIT 1", (first,))
+        begin = before or self.first_size()
+        return [begin, *changes] if begin is not None else []
+
+    def first_size(self) -> CatalogSize | None:
+        """Return what all tools took first."""
+        return _SIZES.find(self._database, "ORDER BY at LIMIT 1")
 
     def add_size(self, at: float, tokens: int) -> None:
         """Keep what all tools take from a time on, unless it is what they took before."""
-        period = int(at // PERIOD_S)
         with self._database.atomic():
-            before = _SIZES.find(self._database, "WHERE period <= ? ORDER BY period DESC LIMIT 1", (period,))
-            if before is None or before.last != tokens:
-                most = max(tokens, before.most if before.period == period else before.last) if before else tokens
-                self._database.run(_SIZES.upsert("period"), _SIZES.row(CatalogSize(period, most, tokens)))
+            before = _SIZES.find(self._database, "WHERE at <= ? ORDER BY at DESC LIMIT 1", (at,))
+            if before is None or before.tokens != tokens:
+                self._database.run(_SIZES.upsert("at"), _SIZES.row(CatalogSize(at, tokens)))
 
     def last_list(self, session: str, before: float) -> int:
         """Return the tokens of the list that a session had at a time; 0 if it had none."""
@@ -252,4 +255,4 @@ def reset_costs(database: Database) -> None:
 
 def forget_sizes(database: Database) -> None:
     """Delete what all tools took at each time."""
-    database.run("DELETE FROM catalog_sizes")
+    database.run("DELETE FROM catalog_tokens")

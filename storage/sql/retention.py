@@ -55,9 +55,9 @@ _OLD: Final = (
     ),
     ("costs", f"SELECT rowid FROM costs WHERE period < :before / {PERIOD_S} LIMIT {{batch}}"),  # noqa: S608
     (
-        "catalog_sizes",
-        f"SELECT rowid FROM catalog_sizes WHERE period < (SELECT max(period) FROM catalog_sizes AS latest"  # noqa: S608
-        f" WHERE period < :before / {PERIOD_S}) LIMIT {{batch}}",
+        "catalog_tokens",
+        "SELECT rowid FROM catalog_tokens WHERE at < (SELECT max(at) FROM catalog_tokens AS latest"
+        " WHERE at < :before) LIMIT {batch}",
     ),
     ("clients", "SELECT rowid FROM clients WHERE last_seen < :before LIMIT {batch}"),
     ("flows", "SELECT rowid FROM flows WHERE last_at < :before LIMIT {batch}"),

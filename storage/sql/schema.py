@@ -106,6 +106,24 @@ UNDECIDED: Final = "approvals (server, kind) WHERE state != 'approved'"
 """What one index more is on: what waits is asked for all the time, and is a few rows of thousands."""
 
 
+PRICED: Final = ("full_tokens", "rated_full_tokens", "priced", "rated_priced")
+"""The columns of `costs` with the prices of calls."""
+_PRICE: Final = (
+    "coalesce((SELECT CASE WHEN old.period = costs.period THEN most ELSE last END FROM catalog_sizes AS old"
+    " WHERE old.period <= costs.period ORDER BY old.period DESC LIMIT 1),"
+    " (SELECT most FROM catalog_sizes AS old ORDER BY old.period LIMIT 1))"
+)
+PRICE_OLD_CALLS: Final = (
+    "INSERT INTO catalog_tokens (at, tokens) SELECT period * 900.0, most FROM catalog_sizes",
+    "INSERT INTO catalog_tokens (at, tokens) SELECT (period + 1) * 900.0, last FROM catalog_sizes WHERE last <> most"
+    " ON CONFLICT (at) DO NOTHING",
+    "UPDATE costs SET priced = calls - refused, rated_priced = rated_calls - rated_refused,"  # noqa: S608  # constants
+    f" full_tokens = (calls - refused) * {_PRICE}, rated_full_tokens = (rated_calls - rated_refused) * {_PRICE}"
+    " WHERE EXISTS (SELECT 1 FROM catalog_sizes)",
+)
+"""What takes over the sizes that were kept by quarters of an hour."""
+
+
 class Column(NamedTuple):
     """A column of a table."""
 

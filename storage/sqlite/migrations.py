@@ -62,9 +62,20 @@ def m031_owners_of_prompts(db: Database) -> None:
         db.table("prompts").add_column(name, str, not_null_default="")
 
 
+def m032_prices_of_calls(db: Database) -> None:
+    """Keep what all tools took at each change of it, and price each call with that. What is added up already keeps the
+    price of its quarter of an hour."""
+    db.table("catalog_tokens").create({"at": float, "tokens": int}, pk="at", not_null={"at", "tokens"})
+    for name in schema.PRICED:
+        db.table("costs").add_column(name, int, not_null_default=0)
+    for statement in schema.PRICE_OLD_CALLS:
+        db.execute(statement)
+    db.table("catalog_sizes").drop()
+
+
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     m027_first_probability, m028_misses_by_kind, m029_refused_and_failed_calls,
-    m030_sizes_of_all_tools, m031_owners_of_prompts,
+    m030_sizes_of_all_tools, m031_owners_of_prompts, m032_prices_of_calls,
 )  # fmt: skip
 """The steps after `BASE`, in order. What a released step creates never changes."""
 NEWEST: Final = BASE + len(MIGRATIONS)

@@ -236,7 +236,7 @@ CREATE TABLE "costs" (
    "rated_hidden" INTEGER NOT NULL DEFAULT 0,
    "rated_misses" INTEGER NOT NULL DEFAULT 0,
    "rated_discoveries" INTEGER NOT NULL DEFAULT 0,
-   "rated_read_tokens" INTEGER NOT NULL DEFAULT 0, "refused" INTEGER NOT NULL DEFAULT 0, "failed" INTEGER NOT NULL DEFAULT 0, "rated_refused" INTEGER NOT NULL DEFAULT 0,
+   "rated_read_tokens" INTEGER NOT NULL DEFAULT 0, "refused" INTEGER NOT NULL DEFAULT 0, "failed" INTEGER NOT NULL DEFAULT 0, "rated_refused" INTEGER NOT NULL DEFAULT 0, "full_tokens" INTEGER NOT NULL DEFAULT 0, "rated_full_tokens" INTEGER NOT NULL DEFAULT 0, "priced" INTEGER NOT NULL DEFAULT 0, "rated_priced" INTEGER NOT NULL DEFAULT 0,
    PRIMARY KEY ("period", "client")
 );
 
@@ -457,10 +457,9 @@ CREATE TRIGGER exposed_names_count_delete AFTER DELETE ON exposed_names BEGIN UP
 CREATE INDEX "idx_misses_tool_cause_noticed_call_at_recovered_turns_tokens_session"
     ON "misses" ("tool", "cause", "noticed", "call", "at", "recovered", "turns", "tokens", "session");
 
-CREATE TABLE "catalog_sizes" (
-   "period" INTEGER PRIMARY KEY NOT NULL,
-   "most" INTEGER NOT NULL,
-   "last" INTEGER NOT NULL
+CREATE TABLE "catalog_tokens" (
+   "at" REAL PRIMARY KEY NOT NULL,
+   "tokens" INTEGER NOT NULL
 );
 
 INSERT INTO counters (name, value) VALUES ('catalog', 1);

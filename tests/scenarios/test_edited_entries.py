@@ -29,7 +29,7 @@ def used(tmp_path: Path) -> Path:
     window = open_window(path)
     assert wait_until(lambda: any(name.startswith("first__") for name in window.list_tools()))
     with open_store(load(path).storage) as store:
-        assert wait_until(lambda: any(size.last for size in store.costs.sizes()))
+        assert wait_until(lambda: store.costs.first_size() is not None)
     window.call("first__echo", {"text": "a"})
     close(path, window)
     return path

@@ -133,18 +133,45 @@ def test_days_and_clients_are_apart_and_the_time_is_narrowed() -> None:
 def test_past_calls_keep_their_price_when_the_tools_change() -> None:
     with open_store(":memory:") as store:
         begin(store)
-        for at, tokens in ((DAY, 500), (DAY + 60, 1000), (DAY + 3 * PERIOD_S, 400), (DAY + 6 * PERIOD_S, 400)):
+        for at, tokens in ((DAY, 500), (DAY + 60, 1000), (DAY + 90, 400), (DAY + 6 * PERIOD_S, 400)):
             store.costs.add_size(at, tokens)
-        times = (DAY - PERIOD_S, DAY, DAY + 2 * PERIOD_S, DAY + 3 * PERIOD_S, DAY + 4 * PERIOD_S)
-        for number, at in enumerate(times):
+        prices = {DAY - PERIOD_S: 500, DAY: 500, DAY + 59: 500, DAY + 61: 1000, DAY + 91: 400, DAY + 4 * PERIOD_S: 400}
+        for number, at in enumerate(prices, 1):
             store.calls.record([called(at, A)])
             (row,) = read_costs(store, 0.0, at, full=7)
-            # Before the first size it is the first one; in a quarter of an hour it is the largest.
-            assert row.full_tokens == sum((1000, 1000, 1000, 1000, 400)[: number + 1])
+            assert row.full_tokens == sum(list(prices.values())[:number])
         while add_next(store, DAY + 100 * PERIOD_S, 2):
             pass
         (row,) = read_costs(store, 0.0, DAY + 100 * PERIOD_S, full=7)
-        assert row.full_tokens == 4400, "what is added up has the same prices"
+        assert row.full_tokens == 3300, "what is added up has the same prices"
+
+
+@pytest.mark.parametrize("is_added_up", [False, True])
+def test_a_large_server_that_was_there_for_a_minute_changes_no_other_call(is_added_up: bool) -> None:
+    with open_store(":memory:") as store:
+        begin(store)
+        store.costs.add_size(DAY - 60, 25_000)
+        for start in (DAY + 100, DAY + 300, DAY + 500):
+            store.costs.add_size(start, 42_000)
+            store.costs.add_size(start + 15, 25_000)
+        times = [DAY + 20 * number for number in range(28)]
+        store.calls.record([called(at, A) for at in times])
+        while is_added_up and add_next(store, DAY + 100 * PERIOD_S, 10):
+            pass
+        (row,) = read_costs(store, 0.0, DAY + 100 * PERIOD_S, full=7)
+    assert row.full_tokens == 25 * 25_000 + 3 * 42_000 == row.rated_full_tokens
+
+
+def test_without_any_size_on_record_calls_cost_what_all_tools_take_today_and_then_the_first_size() -> None:
+    with open_store(":memory:") as store:
+        begin(store)
+        store.calls.record([called(DAY, A)])
+        add_next(store, DAY + 100 * PERIOD_S, 10)
+        (row,) = read_costs(store, 0.0, DAY + 100 * PERIOD_S, full=7)
+        assert row.full_tokens == 7
+        store.costs.add_size(DAY + 50, 9)
+        (row,) = read_costs(store, 0.0, DAY + 100 * PERIOD_S, full=7)
+        assert row.full_tokens == 9
 
 
 def test_a_call_that_foretool_refused_is_not_one_that_all_tools_would_have_cost() -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
+from foretool.storage.records import CostSum
 from foretool.storage.sqlite.migrations import (
     MIGRATIONS,
     NEWEST,
     SCHEMA,
     is_foreign,
+    make_tables,
     migrate,
     schema_version,
     write_schema,
@@ -102,6 +104,23 @@ def test_processes_that_open_a_new_file_at_once_all_succeed(tmp_path: Path) -> N
         assert applied(connection) == [(NEWEST, "schema.sql")]
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
+
+
+def test_what_was_priced_by_quarters_of_an_hour_keeps_its_price(connection: sqlite3.Connection) -> None:
+    database = Database(connection)
+    for step in (make_tables, *MIGRATIONS[:5]):
+        step(database)
+    connection.execute("INSERT INTO catalog_sizes VALUES (10, 500, 400), (11, 400, 300)")
+    names = ", ".join(name for name in CostSum.__struct_fields__ if "full" not in name and "priced" not in name)
+    for period in (9, 10, 12):
+        row = CostSum(period, "c", calls=3, refused=1, rated_calls=2)
+        values = [getattr(row, name) for name in names.split(", ")]
+        connection.execute(f"INSERT INTO costs ({names}) VALUES ({', '.join('?' * len(values))})", values)
+    MIGRATIONS[5](database)
+    found = connection.execute("SELECT period, full_tokens, rated_full_tokens, priced FROM costs").fetchall()
+    assert found == [(9, 1000, 1000, 2), (10, 1000, 1000, 2), (12, 600, 600, 2)]
+    sizes = connection.execute("SELECT at, tokens FROM catalog_tokens ORDER BY at").fetchall()
+    assert sizes == [(9000.0, 500), (9900.0, 400), (10800.0, 300)]
 
 
 def test_a_step_leaves_nothing_heavy_in_memory_and_hides_no_module_afterwards() -> None:
