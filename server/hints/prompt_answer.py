@@ -63,7 +63,7 @@ class PromptAnswers:
     def _answer(self, hello: Hello, question: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
         prompt = read_question(question, self._recorder.now())
         profile = self._config.profile(hello.profile)
-        session = self._session_of(profile.name, prompt.cwd or hello.folder, prompt.client)
+        session = self._session_of(profile.name, hello, prompt)
         self._record(prompt, session.record.key if session is not None else "")
         hint = self.write(prompt, profile, session)
         reply({"text": hint.text})
@@ -95,23 +95,25 @@ class PromptAnswers:
         clean = kept.encode("utf-8", "replace").decode()
         self._recorder.add_prompt(replace(prompt, text=clean, owner=owner))
 
-    def _session_of(self, profile: str, folder: str, client: str) -> Session | None:
+    def _session_of(self, profile: str, hello: Hello, prompt: Prompt) -> Session | None:
         """Return the session whose user wrote the prompt, where only one can be meant."""
-        likely = self.sessions_of(profile, folder, client)
+        likely = self.sessions_of(profile, prompt.cwd or hello.folder, prompt.client, others=count_others(hello))
         return likely[0] if len(likely) == 1 else None
 
-    def sessions_of(self, profile: str, folder: str, named: str) -> list[Session]:
+    def sessions_of(self, profile: str, folder: str, named: str, others: int = 0) -> list[Session]:
         """Return the sessions that the hook of a client (`named`, "" if it is not known) which runs in a folder may
-        speak of: those of a client of that name. A client of another name is meant only where no other is connected."""
-        likely = [
-            client.session
+        speak of: those of a client of that name, in that folder or the nearest one above it. A client of another name
+        is meant only where no other is connected; and the only one of that name, whatever folder its shell has gone
+        into, where no other proxy (`others`) may have one too."""
+        known = {
+            client: client.session
             for client in self._clients
-            if client.profile.name == profile and client.session is not None and self._hook.may_be_of(client, folder)
-        ]
-        if not named:
-            return likely
-        own = [each for each in likely if named in each.record.client.lower()]
-        return own or (likely if len(self._clients) == 1 else [])
+            if client.profile.name == profile and client.session is not None and not client.person.signs_in
+        }
+        own = [client for client, session in known.items() if named and named in session.record.client.lower()]
+        likely = own or (list(known) if not named or len(self._clients) == 1 else [])
+        near = self._hook.nearest(likely, folder)
+        return [known[client] for client in near or (own if len(own) == 1 and not others else [])]
 
     def _likely(self, lines: tuple[str, ...], profile: Profile, session: Session | None) -> Iterator[Tool]:
         """Yield the tools that fit the prompt, best first; none if that is not likely of any."""
@@ -149,6 +151,12 @@ class PromptAnswers:
         if working_set is None:
             return _has_none, _has_none
         return frozenset(working_set.tools).__contains__, frozenset(working_set.named).__contains__
+
+
+def count_others(hello: Hello) -> int:
+    """Return how many other proxies a hook might have asked."""
+    others = hello.said.get("others")
+    return others if isinstance(others, int) else 0
 
 
 def _has_none(tool: ToolId) -> bool:

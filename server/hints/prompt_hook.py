@@ -5,14 +5,14 @@ may grow for it, and at once if the hook has asked this proxy. Where a hook is i
 client has its list: the first prompt of a conversation comes seconds later, and is then ranked by meaning.
 
 A prompt counts as our client's if there is exactly one client, unless a person of an authorization server calls, and,
-on stdio, if it was recorded in our folder.
+on stdio, if it was recorded in our folder or one below it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -96,15 +96,24 @@ class PromptHook:
                 self._seen, self._since = new[0].id, new[0].at
                 self._take(client, session, new[0])
 
-    def may_be_of(self, client: Client, folder: str) -> bool:
-        """Return whether a prompt from this folder may be that of a client; "" is any folder. A hook runs for the user
-        of this machine, and not for people who sign in elsewhere."""
-        if client.person.signs_in:
-            return False
-        return client.transport != "stdio" or folder in ("", client.folder or self._folder)
+    def nearest(self, clients: Sequence[Client], folder: str) -> list[Client]:
+        """Return those of some clients that a prompt from this folder, "" for any, may be of: a client over HTTP, which
+        has no folder, or one of this folder, else of the nearest one above it: its shell may have gone into a folder
+        of its own."""
+        if not folder:
+            return list(clients)
+        anywhere = [client for client in clients if client.transport != "stdio"]
+        for place in (folder, *map(str, Path(folder).parents)):
+            near = [client for client in clients if client not in anywhere and place == (client.folder or self._folder)]
+            if near:
+                return anywhere + near
+        return anywhere
 
     def _take(self, client: Client, session: Session, prompt: Prompt) -> None:
-        if not self.may_be_of(client, prompt.cwd):
+        # A hook runs for the user of this machine, and not for people who sign in elsewhere.
+        if client.person.signs_in or prompt.owner not in ("", session.record.key):
+            return
+        if not prompt.owner and not self.nearest([client], prompt.cwd):
             return
         chat = session.conversations.whole
         lines = searched_lines(prompt)

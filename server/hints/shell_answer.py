@@ -8,7 +8,6 @@ or hidden, is a miss with the cause `bypass`, once for each list of the session.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from foretool.retrieval.ranking import Query
@@ -72,11 +71,9 @@ class ShellReports:
             self._note(shapes, profile, session)
 
     def _session_of(self, profile: str, folder: str, client: str) -> Session | None:
-        """Return the session of the client that ran a command: the shell may have gone into a folder of its folder."""
-        for place in (folder, *map(str, Path(folder).parents)):
-            if likely := self._sessions(profile, place, client):
-                return likely[-1]  # two windows of one client have the same list
-        return None
+        """Return the session of the client that ran a command."""
+        likely = self._sessions(profile, folder, client)
+        return likely[-1] if likely else None  # two windows of one client have the same list
 
     def _note(self, shapes: Sequence[Shape], profile: Profile, session: Session) -> None:
         """Record which of these commands went round a tool."""

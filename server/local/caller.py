@@ -33,12 +33,13 @@ def ask(
     refused = "no proxy runs"
     try:
         with SocketFolder(folder) as place:
-            for name in choose_sockets(place.names(), wanted)[:_MOST_TRIED]:
+            names = choose_sockets(place.names(), wanted)
+            for name in names[:_MOST_TRIED]:
                 stream = place.connect(name, _left(until))
                 if stream is None:
                     continue
                 with stream:
-                    refused, answer = _ask(stream, wanted, service, question, until)
+                    refused, answer = _ask(stream, wanted, service, question, until, len(names) - 1)
                 if answer is not None:
                     return answer
     except (OSError, ValueError) as error:
@@ -64,12 +65,18 @@ def ask_all(
 
 
 def _ask(
-    stream: LocalStream, wanted: ProxyIdentity, service: str, question: dict[str, Any], until: float
+    stream: LocalStream,
+    wanted: ProxyIdentity,
+    service: str,
+    question: dict[str, Any],
+    until: float,
+    others: int = 0,
 ) -> tuple[str, dict[str, Any] | None]:
-    """Return why this proxy does not serve us, or its answer. Raises `OSError` and `ValueError`."""
+    """Return why this proxy does not serve us, or its answer. `others`: how many proxies more might serve us. Raises
+    `OSError` and `ValueError`."""
     hello = {
         "foretool": FORM, "wants": service, "config": wanted.config, "profile": wanted.profile or "",
-        "folder": wanted.folder,
+        "folder": wanted.folder, "others": others,
     }  # fmt: skip
     # In one piece, so that the proxy wakes once.
     stream.send(encode(hello) + encode({"id": 1, "ask": question}), _left(until))

@@ -100,9 +100,13 @@ def is_of_this_machine(name: str) -> bool:
 
 
 def choose_sockets(names: Iterable[str], wanted: ProxyIdentity) -> list[str]:
-    """Return the sockets that may serve what is wanted, best first: those of the same folder, and of the same profile
-    alone before those of every profile."""
-    folder, found = _digest(wanted.folder), list[tuple[int, str]]()
+    """Return the sockets that may serve what is wanted, best first: those of the same folder, then of the nearest one
+    above it, and of the same profile alone before those of every profile."""
+    found = list[tuple[int, str]]()
+    places = [wanted.folder]
+    while (above := os.path.dirname(places[-1])) not in ("", places[-1]):  # noqa: PTH120 -- quicker to import
+        places.append(above)
+    folders = list(map(_digest, places))
     configs = {_config(wanted), _config(wanted._replace(config=project_file(wanted.folder), is_project=True))}
     profiles = {_digest(wanted.profile or ""), _ANY}
     for name in names:
@@ -110,9 +114,10 @@ def choose_sockets(names: Iterable[str], wanted: ProxyIdentity) -> list[str]:
         if not is_of_this_machine(name) or len(parts) != 5 or parts[1] not in configs or parts[2] not in profiles:
             continue
         is_project = parts[1] != _config(wanted)
-        if is_project and parts[3] != folder:
+        if is_project and parts[3] != folders[0]:
             continue
-        found.append((2 * (parts[3] != folder) + (parts[2] == _ANY) - 4 * is_project, name))
+        far = folders.index(parts[3]) if parts[3] in folders else len(folders)
+        found.append((2 * far + (parts[2] == _ANY) - 4 * is_project, name))
     return [name for _, name in sorted(found)]
 
 

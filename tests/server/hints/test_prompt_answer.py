@@ -41,12 +41,12 @@ def files() -> FakeUpstream:
     return FakeUpstream("files", tools=tools)
 
 
-def ask(stage: Stage, prompt: str, profile: str = "", **more: Any) -> str:
+def ask(stage: Stage, prompt: str, profile: str = "", others: int = 0, **more: Any) -> str:
     """What a hook gets that asks over the local socket."""
     answers: list[dict[str, Any]] = []
     here = str(Path.cwd())
     question = {"prompt": prompt, "at": stage.app.recorder.now(), "session": "chat", "cwd": here, **more}
-    stage.app.answering.prompt_answers._answer(Hello(profile, here, {}), question, answers.append)
+    stage.app.answering.prompt_answers._answer(Hello(profile, here, {"others": others}), question, answers.append)
     (answer,) = answers
     return str(answer["text"])
 
@@ -163,6 +163,46 @@ async def test_where_one_client_alone_is_connected_the_prompt_is_its_own_whateve
         ask(stage, "of another folder", client="claude-code", cwd="/somewhere/else")
         await stage.client.call_tool(READ, {"path": "a"})
         assert told_prompts(stage) == [("lazyclient", ["what time is it"])]
+
+
+@requirement("hint:record")
+@pytest.mark.parametrize(
+    ("cwd", "hook", "others", "is_own"),
+    [
+        ("sub/deep", "claude-code", 0, True), ("sub", "claude-code", 3, True), ("sub", "", 0, True),
+        ("/somewhere/else", "claude-code", 0, True), ("/somewhere/else", "claude-code", 1, False),
+        ("/somewhere/else", "", 0, False), ("/somewhere/else", "codex", 0, False),
+    ],
+)  # fmt: skip
+async def test_a_hint_is_told_to_the_session_whose_prompt_it_is_wherever_the_shell_has_gone(
+    cwd: str, hook: str, others: int, is_own: bool
+) -> None:
+    async with proxy_over(files(), policy="frozen", list_tokens=0) as stage:
+        await stage.client.initialize("claude-code")
+        await stage.client.list_tools()
+        folder = str(Path.cwd() / cwd)
+        assert READ in ask(stage, "read a document", client=hook, cwd=folder, others=others)
+        await stage.client.call_tool(READ, {"path": "a"})
+        stage.app.recorder.commit()
+        assert [each.tool for each in stage.store.calls.misses()] == ([] if is_own else [READ])
+        (prompt,) = stage.store.tasks.prompts()
+        assert bool(prompt.owner) == is_own
+
+
+@requirement("hint:record")
+async def test_a_prompt_of_one_of_two_windows_is_that_of_the_nearest_folder_and_else_of_neither() -> None:
+    async with proxy_over(files(), policy="frozen", list_tokens=0) as stage:
+        other = stage.connect()
+        clients = list(stage.app.clients)
+        for each, client, folder in zip((stage.client, other), clients, ("/w/a", "/w/a/b"), strict=True):
+            client.folder = folder
+            await each.initialize("claude-code")
+            await each.list_tools()
+        for cwd, owner in (("/w/a/c", 0), ("/w/a/b/c", 1), ("/w", None), ("/w/ab", None)):
+            ask(stage, "read a document", client="claude-code", cwd=cwd)
+            stage.app.recorder.commit()
+            session = clients[owner].session if owner is not None else None
+            assert stage.store.tasks.prompts()[0].owner == (session.record.key if session else ""), cwd
 
 
 def told_prompts(stage: Stage) -> list[tuple[str, list[str]]]:

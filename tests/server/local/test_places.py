@@ -36,7 +36,8 @@ def test_the_folder_depends_on_the_home_folder_alone() -> None:
 def test_the_proxy_of_the_same_folder_comes_first_and_other_configs_and_profiles_do_not_come() -> None:
     here = name_socket(WORK, "1")
     here_for_all = name_socket(WORK._replace(profile=None), "2")
-    elsewhere = name_socket(WORK._replace(folder="/home/me"), "3")
+    elsewhere = name_socket(WORK._replace(folder="/home/me/other"), "0")
+    above = name_socket(WORK._replace(folder="/home/me"), "3")
     others = [
         name_socket(WORK._replace(config="/home/me/other.json"), "4"),
         name_socket(WORK._replace(profile="docs"), "5"),
@@ -44,7 +45,12 @@ def test_the_proxy_of_the_same_folder_comes_first_and_other_configs_and_profiles
         f"{here}.new",
         "ffffffff" + here[8:],  # of another machine that shares the home folder
     ]
-    assert choose_sockets([*others, elsewhere, here_for_all, here], WORK) == [here, here_for_all, elsewhere]
+    assert choose_sockets([*others, elsewhere, above, here_for_all, here], WORK) == [
+        here,
+        here_for_all,
+        above,
+        elsewhere,
+    ]
     assert all(map(is_of_this_machine, (here, elsewhere)))
 
 
