@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.one_miss import say_difference, say_doubts
 from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import load
 from foretool.server.ledger.effects import Effect, Verdict
 from foretool.server.setup.own_servers import change_config
@@ -86,8 +88,11 @@ def command(
         asked = read_changes(changes, config)
     except ChangeProblem as error:
         raise click.UsageError(f"--set {error}") from None
-    with edits.errors_of(own.path):
-        changed = change_config(config, own, asked)
+    try:
+        with edits.errors_of(own.path):
+            changed = change_config(config, own, asked)
+    except ConfigError as error:
+        raise click.UsageError(f"--set {_say_refused(error)}") from None
     with open_replays(config, now - since, now, most) as replays:
         if not replays.tasks:
             return complain(
@@ -101,6 +106,12 @@ def command(
     answer = ReplayAnswer(tuple(each.text for each in asked), effect.verdict, failed, recorded, effect)
     output.show(answer, as_json, _print)
     return complain(f"replay: the change is {' and '.join(failed)}", WRONG) if failed else 0
+
+
+def _say_refused(error: ConfigError) -> str:
+    """Say which change the config does not take. The file is fine: a place in it, and how its JSON is written, would
+    mislead."""
+    return re.sub(r"^.*?:\d+:\d+: (?:foretool\.)?", "", str(error)).removesuffix("; write it without quotes")
 
 
 def _fails(effect: Effect, name: str) -> bool:

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -153,8 +153,24 @@ def _merge(
     keeps_apart = with_profiles or bool(own.value(("foretool", "profiles")))
     choose = _keep_both if keeps_apart else _keep_widest
     merged = merge_servers(files, own.servers(), str(own.path), choose, keeps_apart=keeps_apart)
+    if with_profiles:
+        merged.notes += _say_in_no_profile(merged, own.path)
     secrets = _secrets(files, merged)  # a moved one stands in the old text still
     return merged, secrets, _move(merged, place)
+
+
+def _say_in_no_profile(merged: Merged, own_path: Path) -> Iterator[str]:
+    """Say of the servers that only a project's file has that no profile gets them: that file stays, and in its folder
+    the client starts them itself."""
+    scopes: dict[str, set[str]] = {}
+    for file, _, name in merged.taken:
+        scopes.setdefault(name, set()).add(file.file.scope)
+    for name, found in scopes.items():
+        if found == {"project"} and name in merged.entries:
+            yield (
+                f"{name} is in no profile, since only the project's file has it, which stays as it is; to give it to"
+                f" a client everywhere, add it to the servers of that client's profile in {edits.short(own_path)}"
+            )
 
 
 def _apply(planned: Sequence[FileChange], moved: Moved, own_path: Path, as_json: bool) -> Path:

@@ -35,6 +35,8 @@ from foretool.storage.store import Store
 
 _UNITS: Final = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
+_MOST_TASK: Final = 120
+"""Characters of a task that a row shows; `foretool misses NUMBER` shows all of it."""
 _MOST_NAMED: Final = 4
 """How many causes or tools of a group are named."""
 
@@ -322,7 +324,7 @@ def _print_rows(misses: Sequence[Miss]) -> None:
     rows = [
         (
             miss.id, name_miss(miss), output.when(miss.at), miss.noticed, miss.cause, say_rank(miss),
-            miss.query or "-", miss.recovered, say_cost(miss),
+            output.shorten(miss.query, _MOST_TASK) or "-", miss.recovered, say_cost(miss),
         )
         for miss in misses
     ]  # fmt: skip

@@ -302,6 +302,11 @@ def printable_text(text: str) -> str:
     return printable(trust_text.clean(text.replace("\x1b", " ")))
 
 
+def shorten(text: str, most: int) -> str:
+    """Return a text, or its beginning where it is longer than `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
 def ago(at: float) -> str:
     """Say how long ago a time was: `3 min ago`, `just now`, or `never` for 0."""
     if not at:

@@ -60,13 +60,18 @@ def test_json_has_the_figures_and_the_verdict(path: Path, capsys: pytest.Capture
         (["--set", "lst_tokens=1"], "did you mean 'list_tokens'?"),
         (["--set", "list_tokens=many"], "list_tokens"),
         (["--set", "servers.x.disabled=true"], "no such server"),
+        (["--set", "list_tokens=abc"], "--set list_tokens: expected a whole number, found a string. See"),
+        (["--set", "list_tokens=-5"], "--set list_tokens: expected at least 0, found -5"),
+        (["--set", "policy=foo"], "--set policy: expected one of"),
+        (["--set", "pin=3"], "--set pin: expected a list, found a number"),
     ],
 )
 def test_a_wrong_change_is_a_wrong_command_line(
     changes: list[str], said: str, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert replay(path, *changes) == 2
-    assert said in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert said in err and "mcp.json" not in err and "quotes" not in err
 
 
 def test_an_empty_log_says_what_to_do(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -174,6 +174,21 @@ def test_servers_of_a_cloned_repository_are_not_taken_over(
     assert "evil" in ours.read_text() and "evil" in (folder / ".mcp.json").read_text()
 
 
+def test_it_says_that_a_server_of_the_project_is_in_no_profile(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = home / "clone"
+    monkeypatch.setenv("PWD", str(folder))
+    for place, name in ((home / ".cursor", "time"), (folder / ".cursor", "local")):
+        place.mkdir(parents=True)
+        (place / "mcp.json").write_text(json.dumps({"mcpServers": {name: {"command": "uvx", "args": [name]}}}))
+    assert run(["init", "--yes", "--no-start", "--no-hook", "--profiles", "--project"]) == 0
+    out = capsys.readouterr().out
+    profiles = json.loads((home / ".config/foretool/mcp.json").read_text())["foretool"]["profiles"]
+    assert profiles == {"cursor": {"servers": ["time"]}}
+    assert "local is in no profile, since only the project's file has it" in out and "time is in no" not in out
+
+
 @requirement("trust:setup:project")
 @pytest.mark.parametrize("place", [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"])
 def test_what_a_repository_would_start_is_shown_and_it_says_nothing_in_the_users_words(

@@ -56,6 +56,14 @@ def test_each_miss_is_listed_if_asked_for(path: Path, capsys: pytest.CaptureFixt
     assert all(cell in row for cell in ("discovery", "budget", "1/3", "weather in Paris", "discovered", "80 tokens"))
 
 
+def test_a_long_task_does_not_make_every_row_long(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(path.parent / "foretool.sqlite3") as store:
+        store.calls.record([], [replace(MISS, query="find the bill " * 300)])
+    assert run(["misses", "--all", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "find the bill" in out and max(map(len, out.splitlines())) < 300
+
+
 @pytest.mark.parametrize(
     ("arguments", "count"),
     [
