@@ -66,6 +66,7 @@ async def serve_stdio(config: Config, profile: str = "", opening: Opening | None
             await _wait_for_first(transport.closed, ended)
             if not ended.is_set():
                 await app.clients.wait_for_answers(_GRACE_S)
+            app.clients.is_ending = ended.is_set()
             await transport.close()
 
 
@@ -94,6 +95,7 @@ async def serve_windows(config: Config, profile: str, first: socket.socket, when
             await local.adopt(first)
             await _wait_for_first(windows.gone, ended)
             await local.stop_listening()
+            app.clients.is_ending = ended.is_set()
             await windows.close()
 
 
@@ -150,6 +152,7 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
                 await _wait_for_first(ended, serving)
                 if ended.is_set() and not serving.done():
                     await _drain(app, transport, ended)
+            app.clients.is_ending = ended.is_set()
             await transport.stop()
             await asyncio.wait([serving])
             if page is not None:

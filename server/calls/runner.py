@@ -104,7 +104,7 @@ class ToolRunner:
         if self._tasks.prepare(exchange, attempt.upstream, tool, params):
             settle = partial(self._tasks.follow, attempt.upstream, settle)
         exchange.running = attempt
-        exchange.on_drop = lambda: self._record(attempt, "cancelled", True)
+        exchange.on_drop = lambda: self._record(attempt, "lost" if exchange.is_lost else "cancelled", True)
         self._forwarder.forward(
             exchange,
             attempt.upstream,

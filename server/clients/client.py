@@ -47,6 +47,8 @@ class Registry(Protocol):
     """Gives a client its list of tools and its sessions."""
 
     make_exchange: Callable[..., Exchange]
+    is_ending: bool
+    """This process ends, and its clients do not."""
 
     def tool_list(self, client: Client) -> ToolList: ...
 
@@ -260,8 +262,10 @@ class Client:
             self._end_listen(listening)
         # The transport lets go of the channels next, so what is said last is sent now.
         self._outbox.flush()
+        is_lost = self._registry.is_ending and not self._goes_on
         for exchange in list(self.exchanges.values()):
-            exchange.drop("the client is gone")
+            exchange.is_lost = is_lost
+            exchange.drop("foretool ends" if is_lost else "the client is gone")
         self._questions.close()
         self._router.on_closed(self)
 

@@ -140,6 +140,8 @@ class Exchange(Struct, eq=False):
     """How often its upstream has asked for input."""
     doubt: str = ""
     """What of a call's arguments does not fit the schema of its tool, although they were sent."""
+    is_lost: bool = False
+    """It was given up because this process ends, so its client gets an error."""
     done: bool = False
 
     @property

@@ -57,6 +57,8 @@ class ClientRegistry:
         self._outbox = outbox
         self._kept = kept
         self._clients: list[Client] = []
+        self.is_ending = False
+        """This process was asked to end: what is still open is lost, and its clients get an error."""
         self.are_windows = False
         """The clients are windows that share this proxy: others may come, and each has capabilities of its own."""
 

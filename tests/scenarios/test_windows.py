@@ -190,6 +190,24 @@ def test_what_the_list_defines_or_names_is_no_miss_at_the_next_proxy(tmp_path: P
         desk.close()
 
 
+@requirement("windows:failover")
+@pytest.mark.parametrize("ending", ENDINGS[1:], ids=lambda each: each.name)
+@pytest.mark.parametrize("alone", [[], ["--alone"]], ids=["shared", "alone"])
+def test_a_call_that_is_open_when_the_proxy_is_ended_has_failed(
+    desk: Desk, ending: signal.Signals, alone: list[str]
+) -> None:
+    window = desk.opened(*alone)
+    hanging = window.post("tools/call", {"name": "s0__hang", "arguments": {}})
+    assert window.call("s1__echo", {"n": 1}) == '{"n": 1}'
+    if alone:
+        os.kill(window.process.pid, ending)
+        window.ended()
+    else:
+        replace_proxy(desk, ending)
+        assert "has ended" in window.reply(hanging)["error"]["message"]
+    assert wait_until(lambda: [each.outcome for each in ledger(desk)[1] if each.tool == "s0__hang"] == ["lost"])
+
+
 @requirement("windows:failover", "miss:exposure")
 def test_a_tool_that_the_list_lacks_is_missed_once_however_many_proxies_serve(tmp_path: Path) -> None:
     desk = Desk(tmp_path, policy="frozen", list_tokens=1000)
