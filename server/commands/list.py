@@ -76,7 +76,7 @@ def _print(found: list[ListedServer]) -> None:
         if each.held:
             output.say(f"{each.name}: {each.held}; nobody has approved this: foretool review {each.name}", "yellow")
     if failing := [each.name for each in found if each.condition == "failing"]:
-        who = name_some(failing, _NAMED) if len(failing) > _NAMED else " and ".join(failing)
+        who = name_some(failing, _NAMED)
         output.say(f"To see why {who} fail{'s' if len(failing) == 1 else ''}: foretool doctor")
     if new := [each.name for each in found if each.is_unlisted]:
         output.say(f"Tools not known yet: {', '.join(new)}. To start each once: foretool doctor")

@@ -280,7 +280,7 @@ def _print(status: Status, verbose: bool) -> None:
     for alike in output.put_together(status.failing.items(), lambda each: each[1]):
         output.say_fact("failing", f"{', '.join(name for name, _ in alike)}: {alike[0][1]}", "red")
     for name, problem in status.broken.items():
-        output.say_fact("broken", f"{name}: {problem}", "red")
+        output.say_fact("wrong", f"{name}: {problem}", "red")
     if status.disabled:
         output.say_fact("disabled", ", ".join(status.disabled))
     for name, known in status.signed_in.items():

@@ -15,6 +15,6 @@ def plural(count: int, noun: str) -> str:
 
 
 def name_some(names: Sequence[str], most: int) -> str:
-    """Write the first names, and how many more there are: `git, time and 2 more`."""
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest
+    """Write the first names, and how many more there are: `git and time`, `git, time and 2 more`."""
+    said = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
+    return " and ".join(filter(None, (", ".join(said[:-1]), *said[-1:])))

@@ -165,7 +165,7 @@ async def test_the_first_screen_says_what_was_saved_what_was_missed_and_what_to_
         assert read_answers((await client.get("/")).text) == [
             ["Nothing yet", "What models read is estimated from the first call of a tool on."],
             ["Nothing yet", "This fills when a model needs a tool that its list lacks."],
-            ["Run foretool doctor", "it starts calc, sky once, to learn what tools there are"],
+            ["Run foretool doctor", "it starts calc and sky once, to learn what tools there are"],
         ]
     with fill(path) as store:
         store.calls.record([replace(CALL, at=now - 60)], [replace(MISS, session=CALL.session, at=now - 60)])

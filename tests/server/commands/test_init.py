@@ -98,7 +98,7 @@ def test_servers_that_lack_only_the_certificates_of_this_network_are_said_at_onc
     entries = {name: {"command": "/bin/sh", "args": ["-c", script + name]} for name in ("one", "two")}
     (home / ".cursor").mkdir(parents=True, exist_ok=True)
     (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": entries}))
-    said = "one, two did not trust a certificate; to give them SSL_CERT_FILE: foretool doctor --fix"
+    said = "one and two did not trust a certificate; to give them SSL_CERT_FILE: foretool doctor --fix"
     assert run(["init", "--yes", "--no-hook"]) == 1
     assert said in capsys.readouterr().out
     assert run(["doctor"]) == 1

@@ -117,7 +117,7 @@ def test_broken_and_disabled_servers_are_named(tmp_path: Path, capsys: pytest.Ca
     path = write_config(tmp_path, {"good": {"command": "x"}, "bad": {"command": 3}, "off": {"disabled": True}})
     assert run(["status", "--config", str(path)]) == 1
     out = capsys.readouterr().out
-    assert f"broken    bad: {path}:1:" in out and "disabled  off" in out
+    assert f"wrong     bad: {path}:1:" in out and "disabled  off" in out
 
 
 @requirement("gate:recorded")

@@ -16,5 +16,7 @@ def test_a_noun_follows_its_count(count: int, noun: str, said: str) -> None:
     assert plural(count, noun) == said
 
 
-def test_of_many_names_the_first_are_said() -> None:
-    assert name_some(["a", "b"], 2) == "a, b" and name_some(["a", "b", "c", "d"], 2) == "a, b and 2 more"
+def test_names_are_joined_as_in_a_sentence() -> None:
+    names = ["git", "time", "files", "web"]
+    said = [name_some(names[:count], 3) for count in range(5)]
+    assert said == ["", "git", "git and time", "git, time and files", "git, time, files and 1 more"]
