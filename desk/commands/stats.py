@@ -15,6 +15,7 @@ from foretool.server.commands import output
 from foretool.server.config.loader import Config
 from foretool.server.recording.costs import (
     FEWEST,
+    UNKNOWN,
     Costs,
     add_costs,
     by_client,
@@ -69,6 +70,10 @@ def describe_costs(costs: Costs) -> dict[str, Any]:
     }
 
 
+UNSEEN: Final = "a prompt hook that reached no client of foretool"
+"""What is said of hints that belong to no session on record."""
+
+
 def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs, full: int) -> None:
     if not rows:
         output.say("Nothing is on record for this time. Try a longer one: foretool status --stats --since 90d")
@@ -94,7 +99,7 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs, fu
         )
         output.table(columns, [_cells(row) for row in done])
     if idle:
-        output.say(f"Called and searched nothing: {', '.join(idle)}.")
+        output.say(f"Called and searched nothing: {', '.join(UNSEEN if each == UNKNOWN else each for each in idle)}.")
     if len(clients) > 1:
         for name, costs in clients.items():
             if costs.tasks or costs.calls:

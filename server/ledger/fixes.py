@@ -45,6 +45,7 @@ _LIFTED: Final[dict[Cause, str]] = {
     "preparing": "search by meaning is ready now",
 }
 """Causes that are not of the list, and what is said once they have ended: no change of a list would have helped."""
+NAMED_NOW: Final = "the next list names it with what its call needs"
 _NOT_BY_LIST: Final[tuple[Cause, ...]] = (*_LIFTED, "failing")
 """Causes for which a tool is missed in the list or out of it."""
 DOUBTFUL: Final = "nothing on record shows that these words were for this tool"
@@ -294,12 +295,18 @@ class _Finder:
         is_there = self.tool is not None and app.policy.reach(self.profile).finds(self.tool)
         works = is_there and self._does_not_work is None
         self.lifted: str = _LIFTED.get(miss.cause, "") if works else ""
+        if works and not self.lifted and miss.noticed in ("call", "bridge", "discovery") and self._is_named():
+            self.lifted = NAMED_NOW
 
     @property
     def _does_not_work(self) -> str | None:
         """The server of the tool, where it is known to fail now."""
         server = self.tool.upstream if self.tool is not None else ""
         return server if self._app.upstreams.failure(server) is not None else None
+
+    def _is_named(self) -> bool:
+        """Return whether the list of the next client names the tool, of which a call is then no miss."""
+        return self.tool is not None and self.tool.id in offline.view(self._app, self.profile).named
 
     def _find_tool(self) -> Tool | None:
         """Return the tool that was needed, if it is there."""
@@ -329,6 +336,8 @@ class _Finder:
             yield from self._rename(tool)
         elif miss.noticed != "shell" and self._is_listed_to_such(tool):
             return  # nobody has to search for it by now
+        elif self.lifted == NAMED_NOW:
+            return
         elif miss.cause == "offline" and (server := self._does_not_work) is not None:
             yield _ask_doctor(server)
         elif miss.cause not in _LIFTED:

@@ -14,6 +14,7 @@ from stored_records import MISS
 
 from foretool.server import offline
 from foretool.server.config import loader
+from foretool.server.ledger import fixes
 from foretool.server.ledger.fixes import (
     FixProblem,
     MissDiagnosis,
@@ -320,3 +321,11 @@ def test_a_name_of_several_words_gets_no_other_word_behind_it(tmp_path: Path, ow
 @pytest.mark.parametrize("task", ["daily", "how full tonight", "is it waning", "shared"])
 def test_no_word_that_says_when_or_how_is_in_a_name(tmp_path: Path, task: str) -> None:
     assert name(tmp_path, task) is None
+
+
+def test_what_the_next_list_names_needs_no_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_recorded(tmp_path, TASKS, list_tokens=320)
+    assert kinds(path)
+    monkeypatch.setattr(fixes._Finder, "_is_named", lambda finder: True)
+    told = found(path)
+    assert (told.fixes, told.lifted) == ((), fixes.NAMED_NOW)
