@@ -9,6 +9,7 @@
     hook      the same, and behind the user's words what the prompt hook prints for them
     used      as foretool, but with the storage of a user who has worked on 200 other tasks over the same servers (a
               script has written that log, `used.py`)
+    used_hook the same, with the hook
 
 The first four reach the servers directly, under the names that foretool gives their tools.
 """
@@ -39,7 +40,7 @@ from bench.retrieval.pool import Pool, bm25
 from foretool.server.discovery.answer_text import NOT_DONE
 from foretool.storage.records import Tool, ToolId
 
-ARMS: Final = ("needed", "all", "search", "told", "foretool", "hook", "used")
+ARMS: Final = ("needed", "all", "search", "told", "foretool", "hook", "used", "used_hook")
 DISCOVER: Final = "discover_tools"
 OWN: Final = (DISCOVER, *BRIDGES)
 SEARCH: Final = "search_tools"
@@ -48,7 +49,7 @@ HINT_MS: Final = 10_000
 TYPING_S: Final = 5.0
 """What a user needs to type a wish into a window that has just started; the proxy opens its encoder meanwhile."""
 USED: Final = 200
-"""Tasks that a user has worked on before the arm `used` begins."""
+"""Tasks that a user has worked on before the arms `used` and `used_hook` begin."""
 FOUND: Final = 5
 """Definitions that the model's own search adds."""
 SEARCH_DEFINITION: Final[Json] = {
@@ -159,7 +160,7 @@ class ForetoolClient(StdioClient):
 
 
 class Foretool:
-    """The arms `foretool`, `hook` and `used`."""
+    """The arms `foretool`, `hook`, `used` and `used_hook`."""
 
     def __init__(self, client: ForetoolClient, instructions: str, hook: Sequence[str] = ()) -> None:
         """`hook`: the command of the prompt hook."""

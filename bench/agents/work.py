@@ -187,8 +187,10 @@ async def open_arm(
     name: str, task: Task, servers: Servers | None, command: Sequence[str], config: Path
 ) -> AsyncIterator[Arm]:
     """One conversation's tools in one arm."""
-    if name in ("foretool", "hook", "used"):
-        async with Foretool.start(command, config, has_hook=name == "hook", is_used=name == "used") as arm:
+    if name in ("foretool", "hook", "used", "used_hook"):
+        async with Foretool.start(
+            command, config, has_hook=name.endswith("hook"), is_used=name.startswith("used")
+        ) as arm:
             yield arm
         return
     assert servers is not None
