@@ -19,7 +19,7 @@ from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.config.loader import load
 from foretool.server.ledger.effects import Difference, Effect
-from foretool.server.ledger.fixes import DOUBTFUL, MeasuredFix, MissDiagnosis, diagnose_miss
+from foretool.server.ledger.fixes import DOUBTFUL, NAMED_NOW, MeasuredFix, MissDiagnosis, diagnose_miss
 from foretool.server.ledger.story import CAUSES, MissStory, name_miss, read_miss_story
 
 PATIENCE_S: Final = 0.25
@@ -44,6 +44,8 @@ class MissDetails(MissStory, frozen=True):
     """The changes that would have shown it and do no harm to the tasks on record, the best first."""
     lifted: str
     """Why nothing has to change any more, where what kept the tool away has ended; else ""."""
+    named_now: bool
+    """Whether the list of the next client names the tool, and does not define it."""
 
 
 def show_miss(path: Path | None, id: int, *, replays: bool, as_json: bool) -> int:
@@ -60,6 +62,7 @@ def show_miss(path: Path | None, id: int, *, replays: bool, as_json: bool) -> in
             miss, told.session, told.exposure, told.discovery, told.call, told.story,
             cause_in_words=CAUSES[miss.cause], listed_now=found.listed_now, why=found.why, tool=found.tool,
             fixes=tuple(each for each in fixes if not each.is_worse), lifted=found.lifted,
+            named_now=found.named_now,
         )  # fmt: skip
     return output.show(details, as_json, _print_details)
 
@@ -68,8 +71,10 @@ def _print_details(details: MissDetails) -> None:
     miss = details.miss
     facts = [("when", output.when(miss.at)), *((each.name, each.text) for each in details.tell())]
     facts += [*_tell_fixes(details), *((each.name, each.text) for each in details.tell_end())]
-    if details.listed_now is not None:
-        facts.append(("in the next list", "yes" if details.listed_now else "no"))
+    if details.listed_now is not None and details.lifted != NAMED_NOW:  # which says where it stands
+        facts.append(
+            ("in the next list", "yes" if details.listed_now else "by its name" if details.named_now else "no")
+        )
     output.say(f"{miss.id}  {name_miss(miss)}", "bold")
     for name, value in facts:
         output.say_fact(name, value, indent=2, column=19)

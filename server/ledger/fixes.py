@@ -46,6 +46,7 @@ _LIFTED: Final[dict[Cause, str]] = {
 }
 """Causes that are not of the list, and what is said once they have ended: no change of a list would have helped."""
 NAMED_NOW: Final = "the next list names it with what its call needs"
+"""What is said where the list of the next client names the tool: a call of it is then no miss."""
 _NOT_BY_LIST: Final[tuple[Cause, ...]] = (*_LIFTED, "failing")
 """Causes for which a tool is missed in the list or out of it."""
 DOUBTFUL: Final = "nothing on record shows that these words were for this tool"
@@ -230,6 +231,8 @@ class MissDiagnosis(Struct, frozen=True):
     fixes: tuple[Fix, ...]
     lifted: str = ""
     """Why nothing has to change any more, where what kept the tool away has ended; else ""."""
+    named_now: bool = False
+    """Whether the list of the next client names the tool, and does not define it."""
 
 
 class FixProblem(Exception):
@@ -244,7 +247,13 @@ def diagnose_miss(app: App, miss: Miss) -> MissDiagnosis:
     if tool is None and miss.noticed == "nothing_found" and (aside := _name_unsearched(app, finder.profile)):
         why = f"{why or CAUSES[miss.cause]}; tools of these servers were not there to be found: {', '.join(aside)}"
     return MissDiagnosis(
-        miss, why, tool.id if tool is not None else miss.tool, listed, tuple(finder.find()), finder.lifted
+        miss,
+        why,
+        tool.id if tool is not None else miss.tool,
+        listed,
+        tuple(finder.find()),
+        finder.lifted,
+        finder.is_named,
     )
 
 
@@ -290,12 +299,15 @@ class _Finder:
         chosen: Policy = "frozen" if self.profile.policy == "auto" else self.profile.policy
         self._policy: Policy = exposure.policy if exposure is not None else chosen
         self.tool = self._find_tool()
-        self.is_listed = self.tool.id in offline.view(app, self.profile).shown if self.tool is not None else None
+        view = offline.view(app, self.profile) if self.tool is not None else None
+        self.is_listed = self.tool.id in view.shown if self.tool is not None and view is not None else None
         """Whether the list of the next client has the tool; None if the tool is not known."""
+        self.is_named = self.tool is not None and view is not None and self.tool.id in view.named
+        """Whether the list of the next client names the tool, of which a call is then no miss."""
         is_there = self.tool is not None and app.policy.reach(self.profile).finds(self.tool)
         works = is_there and self._does_not_work is None
         self.lifted: str = _LIFTED.get(miss.cause, "") if works else ""
-        if works and not self.lifted and miss.noticed in ("call", "bridge", "discovery") and self._is_named():
+        if works and not self.lifted and miss.noticed in ("call", "bridge", "discovery") and self.is_named:
             self.lifted = NAMED_NOW
 
     @property
@@ -303,10 +315,6 @@ class _Finder:
         """The server of the tool, where it is known to fail now."""
         server = self.tool.upstream if self.tool is not None else ""
         return server if self._app.upstreams.failure(server) is not None else None
-
-    def _is_named(self) -> bool:
-        """Return whether the list of the next client names the tool, of which a call is then no miss."""
-        return self.tool is not None and self.tool.id in offline.view(self._app, self.profile).named
 
     def _find_tool(self) -> Tool | None:
         """Return the tool that was needed, if it is there."""

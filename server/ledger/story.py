@@ -11,7 +11,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.server.lists.hidden import KEPT_FOR_USE
+from foretool.server.lists.hidden import KEPT_BEFORE, KEPT_FOR_USE
 from foretool.server.system.counts import name_some, plural
 from foretool.storage.records import (
     UNNAMED,
@@ -70,7 +70,7 @@ def say_why(miss: Miss) -> str:
     """Say why this tool was missed, more exactly than its cause does; "" if the cause says it all."""
     if miss.cause in ("denied", "gone"):
         return next((said for start, said in _DENIED if miss.change.startswith(start)), miss.change.partition(": ")[0])
-    if miss.cause == "budget" and KEPT_FOR_USE in miss.change:
+    if miss.cause == "budget" and miss.change.endswith((KEPT_FOR_USE, KEPT_BEFORE)):
         return f"it would fit, but {KEPT_FOR_USE}"
     if miss.cause == "unused" and miss.change == UNSERVED:
         return "probably no server of yours has such a tool: the answer said so, and the client called nothing of it"

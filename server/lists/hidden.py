@@ -15,8 +15,10 @@ from foretool.server.lists.maker import ListMaker, View
 from foretool.server.lists.pages import has_page
 from foretool.storage.records import Cause, Policy, ToolId
 
-KEPT_FOR_USE: Final = "what the list has left is kept for tools in use and for names"
+KEPT_FOR_USE: Final = "the room that the list has left is kept for tools in use and for names"
 """Why a list lacks a candidate although it has room."""
+KEPT_BEFORE: Final = "what the list has left is kept for tools in use and for names"
+"""The same, as misses that are on record already say it."""
 _FRESH_S: Final = 1.0
 """How long usage that was read for one miss may explain others, in seconds: reading it and ranking all tools takes
 milliseconds."""
@@ -63,7 +65,7 @@ class HiddenTools:
             change = f'pin {tool}, or set "policy": "frozen": this list keeps {tokens:,} tokens for what it gains'
             return Why("policy", rank, len(ranked), change)
         if rank and view.tokens + self._inputs.catalog.tokens(tool) <= view.budget:
-            change = f"pin {tool}: it fits, but {KEPT_FOR_USE}"
+            change = f"pin {tool}: without that, {KEPT_FOR_USE}"
             return Why("budget", rank, len(ranked), change)
         if rank:
             return Why("budget", rank, len(ranked), f"raise list_tokens over {view.budget}, or pin {tool}")

@@ -13,9 +13,10 @@ from recorded_tasks import START, write_recorded
 from stored_records import MISS
 
 from foretool.server import offline
+from foretool.server.commands.group import run
 from foretool.server.config import loader
-from foretool.server.ledger import fixes
 from foretool.server.ledger.fixes import (
+    NAMED_NOW,
     FixProblem,
     MissDiagnosis,
     describe_for,
@@ -23,6 +24,7 @@ from foretool.server.ledger.fixes import (
     edit_config,
     name_for,
 )
+from foretool.server.ledger.story import say_why
 from foretool.server.upstreams.failure_memory import digest_entry
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition, Discovery, Exposure, Failure, Miss, SessionRecord, Tool, ToolId
@@ -323,9 +325,28 @@ def test_no_word_that_says_when_or_how_is_in_a_name(tmp_path: Path, task: str) -
     assert name(tmp_path, task) is None
 
 
-def test_what_the_next_list_names_needs_no_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_recorded(tmp_path, TASKS, list_tokens=320)
-    assert kinds(path)
-    monkeypatch.setattr(fixes._Finder, "_is_named", lambda finder: True)
+def test_what_the_next_list_names_needs_no_pin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_recorded(tmp_path, TASKS, list_tokens=345, list_names=True)
     told = found(path)
-    assert (told.fixes, told.lifted) == ((), fixes.NAMED_NOW)
+    assert (told.fixes, told.lifted, told.listed_now) == ((), NAMED_NOW, False)
+    assert run(["misses", "1", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert f"nothing any more: {NAMED_NOW}" in out and "in the next list" not in out
+    bypass = replace(HIDDEN, noticed="shell", cause="bypass", query="gh pr list", recovered="shell")
+    assert found(path, bypass).named_now and not found(path, bypass).lifted
+    with open_store(loader.load(path).storage) as store:
+        store.calls.record([], [bypass])
+    assert run(["misses", "7", "--config", str(path)]) == 0
+    assert "in the next list   by its name" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "pin sky__moon: without that, the room that the list has left is kept for tools in use and for names",
+        "pin sky__moon: it fits, but what the list has left is kept for tools in use and for names",
+    ],
+)
+def test_a_tool_that_the_list_had_room_for_is_told_so_in_the_words_of_any_release(change: str) -> None:
+    said = "it would fit, but the room that the list has left is kept for tools in use and for names"
+    assert say_why(replace(HIDDEN, change=change)) == said
