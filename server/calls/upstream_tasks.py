@@ -163,7 +163,7 @@ class UpstreamTasks:
         exchange.request = None
         if isinstance(reply, Lost):
             followed.was_lost = followed.was_lost or reply.reason
-            may_come = followed.lost < _MOST_LOST and not reply.is_too_large
+            may_come = followed.lost < _MOST_LOST and not reply.is_unread
             if followed.upstream.state is not State.STOPPED and may_come:
                 self._poll_later(followed, _RETRY_S * 2**followed.lost)
                 followed.lost += 1

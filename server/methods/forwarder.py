@@ -194,7 +194,7 @@ def lost_text(
         way_out = f"it had not been sent, and the server has not worked yet: {doctor}"
     else:
         way_out = "it had not been sent: call again (the next call reconnects)"
-    if lost.is_too_large:
+    if lost.is_unread:
         return f"the answer of server {upstream!r} to {what} was not read: {lost.reason}{coded}; {way_out}"
     return f"server {upstream!r} did not answer {what}: {lost.reason}{coded}; {way_out}"
 

@@ -87,6 +87,8 @@ _messages = msgspec.json.Decoder(_Received)
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _items = msgspec.json.Decoder(list[Raw])
 _any = msgspec.json.Decoder()
+_whole = msgspec.json.Decoder(Raw)
+"""Looks at all of a value and makes nothing of it."""
 
 
 def encode(value: Any) -> bytes:
@@ -152,16 +154,16 @@ def fields(value: Raw | bytes | UnsetType) -> dict[str, Raw]:
         return {}
     try:
         return _fields.decode(value)
-    except (msgspec.DecodeError, RecursionError):
-        return dict(_cut(bytes(value), dict))
+    except (msgspec.DecodeError, RecursionError) as error:
+        return dict(_cut(bytes(value), dict, error))
 
 
 def items(value: Raw | bytes) -> list[Raw]:
     """Return the members of an array, undecoded. Raises ValueError when the value is not an array."""
     try:
         return _items.decode(value)
-    except (msgspec.DecodeError, RecursionError):
-        return [part for _, part in _cut(bytes(value), list)]
+    except (msgspec.DecodeError, RecursionError) as error:
+        return [part for _, part in _cut(bytes(value), list, error)]
 
 
 @contextmanager
@@ -172,39 +174,74 @@ def _shallow() -> Iterator[None]:
         raise ValueError("nested too deeply") from None
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+_PAIRS: Final = ("0378", "0379", "0530", "0557", "0558")
+_STARTS: Final = ("2427", "2428", "2429", "2430", "2431", "2432", "2433", "2434")
+"""Characters that Unicode does not assign, of two and of three bytes: they stand for what is as long, two backslashes
+and the start of an escape, while the fast decoder reads."""
 
 
-_slow = json.JSONDecoder(parse_constant=_no_constant)
-_space = re.compile(r"[ \t\r\n]*")
+class _Mask:
+    """Hides escaped surrogates from the fast decoder, which refuses lone ones: JavaScript writes them. Nothing changes
+    its length, and nothing is read slowly, whatever a message is filled with."""
+
+    def __init__(self, data: bytes) -> None:
+        """Raises ValueError when the data cannot be read in this way."""
+        _check_utf8(data)
+        pairs, starts = ([char for char in chars if not _stands_in(char, data)] for chars in (_PAIRS, _STARTS))
+        if not pairs or len(starts) < 2:
+            raise ValueError("it holds characters that Unicode does not assign")
+        pair, small, large = (chr(int(char, 16)).encode() for char in (pairs[0], *starts[:2]))
+        self._signs = ((pair, b"\\\\"), (small, b"\\ud"), (large, b"\\uD"))
+        """In this order: a backslash behind another begins no escape."""
+        self._any_sign = re.compile(b"|".join(sign for sign, _ in self._signs))
+        for sign, written in self._signs:
+            data = data.replace(written, sign)
+        start = b"(?:%b|%b)" % (small, large)
+        if re.search(start + b"(?![0-9a-fA-F]{3})", data):
+            raise ValueError("an escape has not four digits")
+        self._escape = re.compile((start + b"(...)").decode())
+        self.data = data
+
+    def lift(self, value: Raw) -> Raw:
+        """Return a part of the data as it was written."""
+        part = bytes(value)
+        if self._any_sign.search(part):
+            for sign, written in reversed(self._signs):
+                part = part.replace(sign, written)
+        return Raw(part)
+
+    def lift_key(self, key: str) -> str:
+        """Return a key of an object in the data as it was meant."""
+        if not self._any_sign.search(key.encode()):
+            return key
+        lifted = self._escape.sub(lambda found: chr(int("d" + found[1], 16)), key)
+        lifted = lifted.replace(self._signs[0][0].decode(), "\\")
+        return lifted.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
-def _cut(data: bytes, kind: type[dict[str, Any]] | type[list[Any]]) -> Iterator[tuple[str, Raw]]:
+def _stands_in(char: str, data: bytes) -> bool:
+    """Return whether a character stands in JSON, itself or as an escape."""
+    return chr(int(char, 16)).encode() in data or b"\\u" + char.encode() in data
+
+
+def _cut(data: bytes, kind: type[dict[str, Any]] | type[list[Any]], refusal: Exception) -> Iterator[tuple[str, Raw]]:
     """Do the work of `fields` and `items` where the fast decoder refuses: yield each member as it was written, with its
-    key in an object. Raises ValueError when the data is not JSON of this kind."""
-    source = data.decode()
-    with _shallow():
-        value, _ = _slow.raw_decode(source, _after(source, 0))  # checks all of it, so that the loop meets no surprise
-        if not isinstance(value, kind):
-            expected = "an object" if kind is dict else "an array"
-            raise ValueError(f"expected {expected}, found {json_type(Raw(data.lstrip()))}")
-        key, at = "", _after(source, _after(source, 0) + 1)
-        while source[at] not in "}]":
-            if kind is dict:
-                key, at = _slow.raw_decode(source, at)
-                at = _after(source, _after(source, at) + 1)
-            _, end = _slow.raw_decode(source, at)
-            yield key, Raw(source[at:end].encode())
-            at = _after(source, end)
-            if source[at] == ",":
-                at = _after(source, at + 1)
-
-
-def _after(source: str, at: int) -> int:
-    """Return the first place after white space."""
-    found = _space.match(source, at)
-    return found.end() if found else at
+    key in an object. Raises ValueError when the data is not JSON of this kind. `refusal`: of the fast decoder."""
+    try:
+        if isinstance(refusal, msgspec.ValidationError) or (data.find(b"\\ud") < 0 and data.find(b"\\uD") < 0):
+            raise refusal
+        mask = _Mask(data)
+        if kind is dict:
+            yield from ((mask.lift_key(key), mask.lift(each)) for key, each in _fields.decode(mask.data).items())
+        else:
+            yield from (("", mask.lift(each)) for each in _items.decode(mask.data))
+    except msgspec.ValidationError:
+        expected = "an object" if kind is dict else "an array"
+        raise ValueError(f"expected {expected}, found {json_type(Raw(data.lstrip()))}") from None
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 _KINDS: Final = {b'"': "string", b"{": "object", b"[": "array", b"t": "boolean", b"f": "boolean", b"n": "null"}
@@ -266,20 +303,25 @@ def _decode_slowly(data: bytes | bytearray, error: Exception) -> Message:
     """Read what only the fast decoder refuses (escaped lone surrogates), or say what is wrong."""
     if isinstance(error, RecursionError):
         raise BadMessage(PARSE_ERROR, "nested too deeply") from None
+    is_object = data[:1] == b"{" or data.lstrip()[:1] == b"{"
     try:
-        value = json.loads(data, parse_constant=_no_constant)
-        parts = dict(_cut(bytes(data), dict)) if isinstance(value, dict) else {}
+        _check_utf8(data)
+        parts = fields(bytes(data)) if is_object else {}
+        known = {key: decode_value(parts[key]) for key in ("jsonrpc", "id", "method") if key in parts}
+        is_batch = data.lstrip()[:1] == b"["
+        if not is_object:
+            _whole.decode(data)
     except (ValueError, RecursionError) as reason:
         raise BadMessage(PARSE_ERROR, f"not JSON: {reason}") from None
-    if not isinstance(value, dict):
-        what = "a batch" if isinstance(value, list) else "not an object"
+    if not is_object:
+        what = "a batch" if is_batch else "not an object"
         raise BadMessage(INVALID_REQUEST, f"{what}; send one JSON-RPC message at a time") from None
-    ident = value.get("id")
-    if isinstance(ident, bool) or not isinstance(ident, int | str | None) or not isinstance(value.get("jsonrpc"), str):
+    ident = known.get("id")
+    if isinstance(ident, bool) or not isinstance(ident, int | str | None) or not isinstance(known.get("jsonrpc"), str):
         raise BadMessage(INVALID_REQUEST, "not a JSON-RPC 2.0 message", _usable(ident)) from None
-    if not isinstance(value.get("method", ""), str):
+    if not isinstance(known.get("method", ""), str):
         raise BadMessage(INVALID_REQUEST, "method must be a string", _usable(ident)) from None
-    message = Message(value["jsonrpc"], value.get("id", UNSET), value.get("method", UNSET))
+    message = Message(known["jsonrpc"], known.get("id", UNSET), known.get("method", UNSET))
     for key in ("params", "result", "error"):
         if key in parts:
             setattr(message, key, parts[key])

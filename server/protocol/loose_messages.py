@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.cut_lines import END, id_at_end, id_at_start
 from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Message
 
 _BOM: Final = b"\xef\xbb\xbf"
@@ -19,8 +20,31 @@ _STARTS: Final = 3
 """How many places of a line may be the start of its message."""
 
 _START: Final = re.compile(rb'\{\s*"(?:jsonrpc|id|result|error)"')
+_BEGINNING: Final = re.compile(rb'\{"(?:jsonrpc|id|result|error)":')
 _COLOURS: Final = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?')
+"""Also one without an end: to look for the end of each quote in it would take the square of its length."""
+
+
+class BrokenReply(NamedTuple):
+    """A text that was meant as a reply, and is none."""
+
+    id: int | None
+    """Of its request; None where that cannot be told."""
+
+
+def find_broken_reply(text: bytes | bytearray) -> BrokenReply | None:
+    """Return what a text that is no message was meant to answer; None if it was not meant as a reply. A reply in a line
+    of a log does not count: the one that is quoted comes."""
+    # Without its blanks: a message over several lines has many.
+    head, tail = (b"".join(part.split()) for part in (bytes(text[:END]).removeprefix(_BOM), bytes(text[-END:])))
+    # The version of a reply that is broken off may have stood at its end.
+    is_ours = head.startswith(b'{"result":') or b'"jsonrpc"' in head or b'"jsonrpc"' in tail
+    if not is_ours or not _BEGINNING.match(head) or b'"method"' in head:
+        return None
+    ident = id_at_start(head) or id_at_end(tail)
+    written = ident.strip(b'"') if ident is not None else b""
+    return BrokenReply(int(written) if written.isdigit() else None)
 
 
 def decode(data: bytes | bytearray) -> Message:
@@ -53,6 +77,13 @@ def _read_almost(data: bytes) -> Message | None:
     return Message(id=ident, result=members.get("result", UNSET), error=members.get("error", UNSET))
 
 
+def _read(text: bytes) -> Message | BrokenReply | None:
+    try:
+        return decode(text)
+    except BadMessage:
+        return find_broken_reply(text)
+
+
 class LooseLines:
     """Finds messages among the lines of a server's output that are not messages by themselves."""
 
@@ -73,8 +104,8 @@ class LooseLines:
         """What there is of a message that is not complete."""
         return b"".join(self._lines)
 
-    def read(self, line: bytes | bytearray) -> Message | None:
-        """Return the message that this line contains or ends, None if there is none."""
+    def read(self, line: bytes | bytearray) -> Message | BrokenReply | None:
+        """Return the message that this line contains or ends, or what was meant as one; None if there is none."""
         if self._lines:
             return self._go_on(bytes(line))
         if line == b"{":
@@ -83,29 +114,25 @@ class LooseLines:
         text = _COLOURS.sub(b"", line) if b"\x1b" in line else bytes(line)
         # Servers that log to stdout can flood it, and an exception per line is slow.
         if not text.endswith(b"}"):
-            return None
+            return find_broken_reply(text)
         for start in islice(_START.finditer(text), _STARTS):
             with suppress(BadMessage):
                 message = decode(text[start.start() :])
                 # A log line may quote what was sent; a reply that is quoted is the one that comes.
                 if message.is_reply or text[: start.start()] in (b"", _BOM):
                     return message
-        return None
+        return find_broken_reply(text)
 
-    def _go_on(self, line: bytes) -> Message | None:
-        if line.startswith(b'{"jsonrpc"'):
-            with suppress(BadMessage):
-                message = decode(line)
-                self._clear()
-                return message
+    def _go_on(self, line: bytes) -> Message | BrokenReply | None:
+        if line.startswith(b'{"jsonrpc"') and (message := _read(line)) is not None:
+            self._clear()
+            return message
         self._keep(line)
         if self._depth > 0 and self._size <= self._limit:
             return None
         whole = b"\n".join(self._lines)
         self._clear()
-        with suppress(BadMessage):
-            return decode(whole)
-        return None
+        return _read(whole)
 
     def _keep(self, line: bytes) -> None:
         self._lines.append(line)

@@ -37,6 +37,7 @@ _HOPELESS: Final = re.compile(r'(?im)^\s*usage:|"jsonrpc"')
 NOT_MCP: Final = ", which is not MCP"
 IN_PLACE: Final = ", in place of an answer"
 NO_REQUEST: Final = ", which no request has"
+UNREADABLE: Final = "its answer is not valid JSON-RPC, or is cut off"
 """Parts of reasons, by which `failures` finds the advice."""
 
 _PROBE_S: Final = 20.0
@@ -70,8 +71,8 @@ class Lost(Struct, frozen=True):
     reason: str
     sent: bool
     """The request had left for the upstream, so it may have been carried out."""
-    is_too_large: bool = False
-    """There is a reply, and it is larger than what is read: the connection is as good as before."""
+    is_unread: bool = False
+    """There is a reply, and it is too large or no message: the connection is as good as before."""
 
 
 Reply = Message | Lost
@@ -407,13 +408,19 @@ class Connection:
             waiting.reply(Lost(reason, sent))
 
     def on_too_large(self, request: int | None, limit: int) -> None:
+        self._pass_over(request, f"its answer is larger than {limit / 2**20:g} MiB; raise max_message_mib to read it")
+
+    def on_unreadable(self, request: int | None) -> None:
+        self._pass_over(request, UNREADABLE)
+
+    def _pass_over(self, request: int | None, reason: str) -> None:
+        """Give up the request whose reply is not read; one without an id is that of the only request in flight."""
         if request is None:
             requests = [each for each in self._askers.all() if each.method != "subscriptions/listen"]
             request = requests[0].id if len(requests) == 1 else 0
         self._askers.discard(request)
         if (asked := self._pending.pop(request, None)) is not None:
-            reason = f"its answer is larger than {limit / 2**20:g} MiB; raise max_message_mib to read it"
-            asked.reply(Lost(reason, sent=True, is_too_large=True))
+            asked.reply(Lost(reason, sent=True, is_unread=True))
 
     def on_expired(self, request: int | None) -> None:
         waiting = self._pending.pop(request, None) if request is not None else None

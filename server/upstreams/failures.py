@@ -21,7 +21,7 @@ from foretool.server.config.variables import safe_path
 from foretool.server.setup.installation import program_hint
 from foretool.server.transports.upstream.base import LAST_LINE
 from foretool.server.upstreams.causes import START_WITH, Cause, find_cause, telling_line
-from foretool.server.upstreams.connection import IN_PLACE, NO_REQUEST, NOT_MCP
+from foretool.server.upstreams.connection import IN_PLACE, NO_REQUEST, NOT_MCP, UNREADABLE
 from foretool.server.upstreams.cures import find_cure
 from foretool.server.upstreams.missing_variables import advise_server, held_back, network_variables
 
@@ -118,6 +118,8 @@ def _writes_no_mcp(said: str) -> Cause | None:
     if NO_REQUEST in said:
         do = "report it to its author: an answer has to carry the id of its request"
         return Cause(Code.NOT_MCP, said, do)
+    if UNREADABLE in said:
+        return Cause(Code.NOT_MCP, said, "update the server, or report it to its author: its answers cannot be read")
     if "speaks protocol version" in said:
         return Cause(Code.NOT_MCP, said, "update the server, or foretool if that is older")
     if IN_PLACE not in said:

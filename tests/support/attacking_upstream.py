@@ -76,6 +76,8 @@ def answer(message: dict, attack: str, size: int) -> None:
 
 def page(message: dict, attack: str, size: int) -> dict:
     """Return the answer to `tools/list`."""
+    if attack in BROKEN_LISTS:
+        return {"verbatim": BROKEN_LISTS[attack]}
     go = definition("go")
     if attack == "schema-bomb":
         return {"tools": [go, *(definition(f"bomb_{n}", **union_bomb(n, size or 18)) for n in range(40))]}
@@ -142,9 +144,16 @@ def begin(message: dict, attack: str, size: int) -> None:
     elif attack == "die-in-call":
         os._exit(3)
     else:
-        reply(message, {"content": [{"type": "text", "text": "done"}]})
+        verbatim = message["params"].get("arguments", {}).get("answer")
+        reply(message, {"verbatim": verbatim} if verbatim else {"content": [{"type": "text", "text": "done"}]})
 
 
+BROKEN_LISTS = {
+    "nan-list": '{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"go","inputSchema":{"maximum":NaN}}]}}',
+    "deep-list": '{"jsonrpc":"2.0","id":ID,"result":{"tools":' + "[" * 100_000 + "]" * 100_000 + "}}",
+    "half-list": '{"jsonrpc":"2.0","id":ID,"result":{"tools":[',
+}
+"""Lists that are no JSON, or cannot be read."""
 FLOODS = {
     "log": [("notifications/message", {"level": "error", "data": "x" * 200})],
     "long-notices": [("notifications/message", {"level": "error", "data": "x" * 40_000})],
@@ -185,6 +194,11 @@ def nested(depth: int) -> str:
 
 
 def reply(message: dict, result: dict) -> None:
+    if "verbatim" in result:
+        written = result["verbatim"].replace("ID", json.dumps(message["id"]))
+        sys.stdout.buffer.write(written.encode("latin-1") + b"\n")
+        sys.stdout.flush()
+        return
     deep = result.pop("deep", None)
     text = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
     if deep is not None:

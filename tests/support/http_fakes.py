@@ -155,6 +155,9 @@ class Notes:
     def on_too_large(self, request: int | None, limit: int) -> None:
         self.told.put_nowait(("too large", request, limit))
 
+    def on_unreadable(self, request: int | None) -> None:
+        self.told.put_nowait(("unreadable", request))
+
     def on_poll(self, request: int, retry_ms: int) -> None:
         pass
 

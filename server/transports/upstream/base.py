@@ -51,6 +51,9 @@ class Receiver(Protocol):
     def on_too_large(self, request: int | None, limit: int) -> None:
         """The reply to this request is larger than `limit` bytes and is not read; None where its id is not known."""
 
+    def on_unreadable(self, request: int | None) -> None:
+        """The reply to this request is no JSON-RPC message; None where its id cannot be read."""
+
     def on_expired(self, request: int | None) -> None:
         """The upstream no longer knows our session and has not handled this request; it needs a new handshake. Replies
         to other requests may still come, or this may be called for them too. None: a message without reply was sent."""

@@ -117,7 +117,11 @@ class MessageReader:
             message = loose_messages.decode(data)
         except BadMessage:
             self._receiver.on_invalid_line(bytes(data[:ERROR_BYTES]))
-            return False
+            broken = loose_messages.find_broken_reply(data)
+            if broken is None or (request is not None and broken.id not in (None, request)):
+                return False
+            self._receiver.on_unreadable(broken.id if request is None else request)
+            return request is not None
         if message.is_reply:
             self._allowance.note_reply(len(data))
         is_reply = request is not None and message.is_reply

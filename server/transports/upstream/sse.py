@@ -216,6 +216,8 @@ class SseLink(Link):
                 message = loose_messages.decode(event.data)
             except BadMessage:
                 self._receiver.on_invalid_line(event.data)
+                if (broken := loose_messages.find_broken_reply(event.data)) is not None:
+                    self._receiver.on_unreadable(broken.id)
             else:
                 if message.is_reply:
                     self._allowance.note_reply(len(event.data))

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Message
 from foretool.server.protocol.lines import LineSplitter, TooLong
-from foretool.server.protocol.loose_messages import LooseLines
+from foretool.server.protocol.loose_messages import BrokenReply, LooseLines
 from foretool.server.system.strays import MARK, end_strays, find_descendants
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 from foretool.server.transports.tasks import SLICE_S
@@ -298,11 +298,15 @@ class StdioLink(Link):
             message = jsonrpc.decode(line) if line[0] == 0x7B and not self._loose.is_within else None
         except BadMessage:
             message = None
-        if message is None and (message := self._loose.read(line)) is None:
+        found = self._loose.read(line) if message is None else message
+        if found is None or isinstance(found, BrokenReply):
             if not self._loose.is_within:
                 self._noise.append(bytes(line[:_STDERR_WIDTH]))
                 self._receiver.on_invalid_line(bytes(line[:_STDERR_WIDTH]))
+            if found is not None:
+                self._receiver.on_unreadable(found.id)
             return
+        message = found
         if self._loading is not None:
             self._stop_loading()
             self._watcher.watch(self._process.pid)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -43,6 +45,27 @@ def test_an_error_tells_the_id_of_the_request_where_it_can() -> None:
     with pytest.raises(BadMessage) as bad:
         jsonrpc.decode(b'{"jsonrpc":"2.0","id":7,"method":5}')
     assert (bad.value.code, bad.value.id) == (jsonrpc.INVALID_REQUEST, 7)
+
+
+@pytest.mark.parametrize("odd", [b'"\\ud800"', b"NaN", b'"\xff"', b'"cut off'])
+def test_what_the_fast_decoder_refuses_is_read_or_refused_as_fast(odd: bytes) -> None:
+    data = b'{"jsonrpc":"2.0","id":7,"result":[' + b'{"a":[1]},' * 400_000 + odd + b"]}"
+    began = time.process_time()
+    with suppress(BadMessage):
+        assert len(jsonrpc.decode(data).result) > 4_000_000
+    assert time.process_time() - began < 0.7
+
+
+_ESCAPES = ["\\ud800", "\\uDC00", "\\\\", "\\\\ud8", "\\ud83d\\ude00", "\\u2428", '\\"', "\u2427", "\u0378", "a"]
+
+
+@given(st.lists(st.tuples(*[st.lists(st.sampled_from(_ESCAPES), max_size=5).map("".join)] * 2), max_size=3))
+def test_members_with_escaped_surrogates_keep_their_spelling(members: list[tuple[str, str]]) -> None:
+    source = ",".join(f'"{key}":"{value}"' for key, value in members)
+    found = jsonrpc.fields(f"{{{source}}}".encode())
+    assert written(found) == {json.loads(f'"{key}"'): f'"{value}"'.encode() for key, value in members}
+    listed = jsonrpc.items(f"[{source.replace(':', ',')}]".encode())
+    assert [bytes(each).decode() for each in listed] == [f'"{each}"' for pair in members for each in pair]
 
 
 def test_a_lone_surrogate_goes_out_as_the_escape_it_came_as() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from requirements import requirement
 
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import BadMessage
-from foretool.server.protocol.loose_messages import LooseLines, decode
+from foretool.server.protocol.jsonrpc import BadMessage, Message
+from foretool.server.protocol.loose_messages import LooseLines, decode, find_broken_reply
 
 REPLY = b'{"jsonrpc":"2.0","id":7,"result":{"n":1.0}}'
 LOG = b'{"level":"info","msg":"started"}'
@@ -19,7 +20,7 @@ def read(*lines: bytes, limit: int = 10_000) -> list[object]:
     """Return what each line brings: a message as JSON, None where there is none."""
     loose = LooseLines(limit)
     found = [loose.read(line) for line in lines]
-    return [None if message is None else json.loads(jsonrpc.encode(message)) for message in found]
+    return [json.loads(jsonrpc.encode(each)) if isinstance(each, Message) else None for each in found]
 
 
 @requirement("upstream:almost")
@@ -39,6 +40,47 @@ def read(*lines: bytes, limit: int = 10_000) -> list[object]:
 )
 def test_a_reply_is_found_in_what_surrounds_it(line: bytes) -> None:
     assert read(line) == [json.loads(REPLY)]
+
+
+@requirement("upstream:almost")
+@pytest.mark.parametrize(
+    ("text", "ident"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{"n":NaN}}', 7),
+        (b'{"id":7,"jsonrpc":"2.0","result":{"n":NaN}}', 7),
+        (b'{"jsonrpc": "2.0", "id": "7", "result": {"text": "cut o', 7),
+        (b'{"result":{"n":NaN},"jsonrpc":"2.0","id":7}', 7),
+        (b'{\n "jsonrpc": "2.0",\n "id": 7,\n "error": {]}', 7),
+        (b'{"jsonrpc":"2.0","id":7}', 7),
+        (b'{"jsonrpc":"2.0","id":7.5,"result":{}}', None),
+        (b'{"result":{"text":"cut o', None),
+        (b'{"jsonrpc":"2.0","result":{"text":"cut o', None),
+    ],
+)
+def test_of_a_reply_that_cannot_be_read_it_is_told_whose_it_is(text: bytes, ident: int | None) -> None:
+    assert find_broken_reply(text) == (ident,)
+
+
+@requirement("upstream:almost")
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'INFO sent {"jsonrpc":"2.0","id":7,"result":{...}}',
+        b'{"jsonrpc":"2.0","method":"notifications/message","params":{"n":NaN}}',
+        b'{"jsonrpc":"2.0","id":7,"method":"ping","params":NaN}',
+        b'{"id":7,"time":NaN}',
+        b'{"error":"no network","id":7,"time":NaN}',
+        b"{7}",
+    ],
+)
+def test_what_was_not_meant_as_a_reply_ends_no_request(text: bytes) -> None:
+    assert find_broken_reply(text) is None
+
+
+def test_a_text_in_quotes_that_never_ends_is_passed_over_in_one_go() -> None:
+    began = time.process_time()
+    read(b"{", b'"' + b'\\"' * 300_000)
+    assert time.process_time() - began < 1
 
 
 @requirement("upstream:almost")

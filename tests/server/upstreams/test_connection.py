@@ -220,7 +220,7 @@ async def test_a_handshake_that_is_answered_with_another_id_fails_at_once_and_an
             await greeting
 
 
-def test_a_reply_that_is_too_large_ends_its_request_alone() -> None:
+def test_a_reply_that_is_unread_ends_its_request_alone() -> None:
     connection, _, told = connected()
     replies: list[Reply] = []
     for _ in range(3):
@@ -229,10 +229,13 @@ def test_a_reply_that_is_too_large_ends_its_request_alone() -> None:
     assert replies == []  # it could be any of them
     connection.on_too_large(2, 8 << 20)
     connection.on_too_large(7, 8 << 20)
-    assert [isinstance(each, Lost) and (each.sent, each.is_too_large) for each in replies] == [(True, True)]
+    assert [isinstance(each, Lost) and (each.sent, each.is_unread) for each in replies] == [(True, True)]
     connection.on_message(Message(id=1, result=raw({})), None)
     connection.on_too_large(None, 8 << 20)
     assert len(replies) == 3
     reason = "its answer is larger than 8 MiB; raise max_message_mib to read it"
-    assert replies[2] == Lost(reason, sent=True, is_too_large=True)
+    assert replies[2] == Lost(reason, sent=True, is_unread=True)
+    connection.send(asking(replies))
+    connection.on_unreadable(None)
+    assert replies[3] == Lost("its answer is not valid JSON-RPC, or is cut off", sent=True, is_unread=True)
     assert told.lost == []

@@ -496,6 +496,21 @@ async def test_an_answer_that_is_too_large_is_said_to_be(kind: str) -> None:
         assert await notes.next() == ("too large", 1, LIMIT)
 
 
+@requirement("upstream:almost")
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_an_event_that_was_meant_as_the_answer_and_cannot_be_read_ends_the_request(era: Era) -> None:
+    async def handler(asked: Asked) -> None:
+        await asked.start(content_type="text/event-stream")
+        await asked.write(b'id: 1\ndata: {"level":"info"}\n\n')
+        await asked.write(b'data: {"jsonrpc":"2.0","id":1,"result":{"n":NaN}}\n\n')
+        await asyncio.sleep(PATIENCE_S)
+
+    async with linked(handler, era) as (link, notes):
+        link.send(request(1, "tools/list"))
+        assert [(await notes.next())[0] for _ in range(2)] == ["invalid", "invalid"]
+        assert await notes.next() == ("unreadable", 1)
+
+
 async def test_no_log_holds_a_url_or_a_header(caplog: pytest.LogCaptureFixture) -> None:
     async def handler(asked: Asked) -> None:
         await asked.answer(b"", status=500)
