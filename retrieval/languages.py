@@ -88,7 +88,7 @@ _IN_NAMES = """
 _NAME_WORDS: Final = frozenset(_IN_NAMES.split())
 """Small words that also stand in names, such as "Rio de Janeiro"; they tell nothing beside a capital letter."""
 
-_QUOTED: Final = re.compile('"[^"\n]*"|“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»|`[^`\n]*`|「[^」\n]*」|『[^』\n]*』')
+_QUOTED: Final = re.compile('"[^"\n]*"|“[^“”\n]*”|„[^„“”\n]*[“”]|«[^«»\n]*»|`[^`\n]*`|「[^「」\n]*」|『[^『』\n]*』')
 _CHUNK: Final = re.compile(r"\S+")
 _WORDS: Final = re.compile(r"[^\W\d_]+(?:['’-]+[^\W\d_]+)*")  # noqa: RUF001 (an apostrophe)
 _PART: Final = re.compile(r"[^\W\d_]+")

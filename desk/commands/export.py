@@ -36,7 +36,7 @@ _ROW_GROUP: Final = 5000
 """Records that are in memory at once while Parquet is written."""
 _FORMULA: Final = re.compile(r"^\s*[=+\-@]|^[\t|%]")
 """A cell that a spreadsheet would compute instead of showing it."""
-_FORMULA_WITHIN: Final = re.compile(r"(?<!')([;\t]\s*)(?=[=+\-@])")
+_FORMULA_WITHIN: Final = re.compile(r"(?<!')([;\t][^\S\t]*)(?=[=+\-@])")
 """What becomes such a cell in a spreadsheet that takes semicolons or tabs for the ends of cells."""
 _NARROW: Final = str.maketrans("\uff1d\uff0b\uff0d\uff20", "=+-@")
 """The wide forms of `=`, `+`, `-` and `@`, which spreadsheets of East Asia read as the narrow ones."""

@@ -68,7 +68,7 @@ _MOST_READ: Final = 20_000
 
 _FENCE: Final = re.compile(r"\A```(?:json)?\s*(.*?)\s*```\Z", re.DOTALL)
 _WORD: Final = re.compile(r"[^\W_]+(?:['’.][^\W_]+)*")  # noqa: RUF001 (an apostrophe that people write)
-_ADDRESS: Final = re.compile(r"\S*(?:://|www\.)\S*")
+_ADDRESS: Final = re.compile(r"(?<!\S)(?=\S*?(?:://|www\.))\S++")
 
 
 class AnswerError(ValueError):

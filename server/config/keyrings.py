@@ -16,7 +16,7 @@ _VARIABLE: Final = "FORETOOL_KEYRING"
 """`off` uses no keyring."""
 SERVICE: Final = "foretool"
 """Under which name the keyring keeps our entries."""
-_REFERENCE: Final = re.compile(r"(?<!\$)\$\{keyring:([^}]+)\}")
+_REFERENCE: Final = re.compile(r"(?<!\$)\$\{keyring:([^{}]+)\}")
 _PREFIX: Final = "secret:"
 
 

@@ -204,7 +204,7 @@ def secrets_in_url(url: str) -> Iterator[tuple[str, str]]:
     """Yield the password and the query values of an address."""
     if user := re.match(r"\w+://[^/?#@]*:([^/?#]*)@", url):
         yield user[1], "url"
-    yield from ((match[1], "url") for match in re.finditer(r"[?&][^=&#]*=([^&#]+)", url))
+    yield from ((match[1], "url") for match in re.finditer(r"[?&][^=?&#]*=([^&#]+)", url))
 
 
 def collect(pairs: Iterable[tuple[str, str]]) -> Secrets:

@@ -46,7 +46,7 @@ _WAIT_S: Final = 3.0
 """Searches wait so long for skills that are being embedded; 300 of them take about that long."""
 _PART: Final = re.compile(r"(.+)#(\d{1,9})")
 _NAMED: Final = re.compile(r"`([\w.-]+)(?:\(|`)")
-_WORD: Final = re.compile(r"[\w.-]*__[\w.-]*\w")
+_WORD: Final = re.compile(r"[\w.-]+")
 
 log = logging.getLogger("foretool.skills")
 
@@ -210,7 +210,8 @@ class SkillSearch:
         """Return the tools of a profile that a skill names: any by its exposed name, those of its own server also in
         backticks."""
         finds = self._policy.reach(profile).finds
-        words = map(ToolId, _WORD.findall(text))
+        # A pattern with the mark in it would begin anew at each letter of a long word.
+        words = [ToolId(word) for run in _WORD.findall(text) if "__" in (word := run.rstrip(".-"))[:-1]]
         found = [word for word in words if (tool := self._catalog.get(word)) is not None and finds(tool)]
         listed = self._catalog.of(offer.server) if offer.server else ()
         own = {tool.name: tool.id for tool in filter(finds, listed)}

@@ -78,7 +78,7 @@ def describe_held(held: Held) -> str:
 
 
 _WORDS: Final = "(?:key|token|secret|passw|credential)"
-_SECRET: Final = re.compile(rf"(?i)((?<!\S)--?[\w-]*{_WORDS}[\w-]*[=:\s]|\b\w*{_WORDS}\w*[=:])\S+")
+_SECRET: Final = re.compile(rf"(?i)((?<!\S)--?(?=[\w-]*?{_WORDS})[\w-]++[=:\s]|\b(?=\w*?{_WORDS})\w++[=:])\S+")
 """The value of an option or a variable whose name says that it is secret."""
 
 

@@ -35,7 +35,7 @@ _SCATTERED: Final = 8
 _GRAVE: Final = re.compile("[\x1b\u202a-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 """Tags, selectors, direction marks and escape sequences, which no page leaves behind."""
 _MIXED: Final = re.compile(
-    r"(?=\w*[a-zA-Z\uff21-\uff5a])\w*[\u0370-\u052f\uff00-\uff5a]\w*|[\uff21-\uff5a]+|[\U0001d400-\U0001d7ff]+"
+    r"(?<!\w)(?=\w*[a-zA-Z\uff21-\uff5a])\w*[\u0370-\u052f\uff00-\uff5a]\w*|[\uff21-\uff5a]+|[\U0001d400-\U0001d7ff]+"
 )
 """Words that mix Latin with letters that look like it."""
 _DIRECTS: Final = re.compile(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 _LIKE_LATIN: Final = {
@@ -17,7 +17,10 @@ _LIKE: Final = str.maketrans({chr(code): latin for latin, codes in _LIKE_LATIN.i
 """Letters of other scripts by the Latin letters that they look like; NFKC folds wide and mathematical ones."""
 _SWAPS: Final = (("rn", "m"), ("vv", "w"), ("0", "o"), ("1", "l"), ("5", "s"), ("3", "e"), ("4", "a"), ("i", "l"))
 _PARTS: Final = re.compile(r"[^a-z0-9]+")
-_NAME: Final = r"[A-Za-z][A-Za-z0-9]*(?:[_-]{1,2}[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+"
+_NAME: Final = re.compile(
+    r"(?<![A-Za-z0-9])[0-9]*(?P<joined>[A-Za-z][A-Za-z0-9]*(?:[_-]{1,2}[A-Za-z0-9]+)+)"
+    r"|(?<![a-z])(?P<humped>[a-z]+(?:[A-Z][a-z0-9]+)+)"
+)
 """What can be a tool's name in a text: words joined by `_`, `-` or capitals."""
 _LEAST: Final = 6
 """Characters of a name that is told from an ordinary word."""
@@ -83,20 +86,27 @@ class Names:
 
     def are_own(self, server: str, text: str) -> bool:
         """Return whether a text names tools, and all of them are tools of this server."""
-        named = [found[0].lower() for found in re.finditer(_NAME, text)]
+        named = [name.lower() for _, name in _names(text)]
         return bool(named) and self._of.get(server, set()).issuperset(named)
 
     def mentioned(self, server: str, text: str) -> list[tuple[int, str, str]]:
         """Return the names of other servers' tools in a text: where each stands, the name, its server. A name that this
         server has, too, is its own."""
         found: list[tuple[int, str, str]] = []
-        for each in re.finditer(_NAME, text):
-            name = each[0].lower()
+        for at, written in _names(text):
+            name = written.lower()
             server_of, _, bare = name.rpartition("__")
             servers = self._by_name.get(bare if server_of else name, set())
             if len(name) >= _LEAST and servers and server not in servers:
-                found.append((each.start(), each[0], min(servers)))
+                found.append((at, written, min(servers)))
         return found
+
+
+def _names(text: str) -> Iterator[tuple[int, str]]:
+    """Yield what is written as names of tools are, and where. No word is begun twice, however long it is."""
+    for found in _NAME.finditer(text):
+        kind = found.lastgroup or ""
+        yield found.start(kind), found[kind]
 
 
 def _words(description: str) -> frozenset[str]:

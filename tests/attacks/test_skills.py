@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,15 @@ async def test_a_skill_shows_no_tool_that_its_readers_profile_leaves_out() -> No
 
 
 @requirement("trust:skills:posing")
+async def test_a_skill_that_is_one_long_word_is_looked_through_in_one_go() -> None:
+    shop = Skilled("shop").having("refunds", REFUNDS, "Call shop__refund." + "a" * 100_000 + " and shop__refund.")
+    async with proxy_over(shop) as stage:
+        client = await greeted(stage.client)
+        began = time.process_time()
+        await said(client, "refunds")
+    assert time.process_time() - began < 3
+
+
 async def test_two_skills_of_one_name_are_told_apart() -> None:
     one, other = (
         Skilled(name).having("refunds", f"How to refund at {name}.", f"Of {name}.") for name in ("shop", "bank")
