@@ -102,7 +102,7 @@ class DoctorAnswer(Struct):
     """What an examination has found."""
 
     is_well: bool
-    """False if a finding is an error; the exit status is 1."""
+    """False if a finding is an error, after the changes of `--fix`; the exit status is 1."""
     summary: TokenSummary
     findings: list[Finding]
     upstreams: list[UpstreamCheck]
@@ -110,6 +110,8 @@ class DoctorAnswer(Struct):
     """What running proxies cannot do in the background at present; each is among the findings too."""
     fixed: Fixed | None
     """What `--fix` did; null without it."""
+    left: list[Finding] | None
+    """What is found after the changes of `--fix`; null if it changed nothing."""
 
 
 class CostRow(Costs, kw_only=True):

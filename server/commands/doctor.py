@@ -81,7 +81,7 @@ def command(
 
     --fix mends what is safe to mend: permissions of files, programs that clients do not find, servers that cannot start
     as their entry is, entries of clients that start foretool twice or not at all. It shows the lines that change, asks,
-    and keeps a copy.
+    keeps a copy, and checks again: the exit status is that of the second check.
     """
     if names and (code is not None or wanted_undo):
         raise UsageError("--explain and --undo go without a SERVER")
@@ -105,20 +105,51 @@ def command(
     if not as_json:
         show_diagnosis(diagnosis, is_whole=not names)
     fixed = repairs.fix(path, diagnosis, agreed=agreed, dry_run=dry_run, as_json=as_json) if wants_fix else None
+    left = diagnosis
+    if fixed is not None and fixed.backup is not None:
+        left = _check_again(path, diagnosis, timeout_s, client, names)
+        if not as_json:
+            _say_left(left)
     if as_json:
         output.emit(
             {
-                "is_well": diagnosis.is_well,
+                "is_well": left.is_well,
                 "summary": diagnosis.summary,
                 "findings": diagnosis.findings,
                 "upstreams": diagnosis.upstreams,
                 "failing_jobs": diagnosis.failing_jobs,
                 "fixed": fixed,
+                "left": left.findings if left is not diagnosis else None,
             }
         )
     elif fixed is None:
         say_mendable(diagnosis)
-    return int(not diagnosis.is_well)
+    return int(not left.is_well)
+
+
+def _check_again(
+    path: Path | None, before: Diagnosis, timeout_s: float, client: str | None, names: Sequence[str]
+) -> Diagnosis:
+    """Return what an examination finds after the changes. `names`: the servers that were checked; all if empty."""
+    config = load(path)
+    enabled = [name for name in names if name not in config.disabled]
+    if names and not enabled:  # all that was checked is switched off now
+        found = tuple(each for each in before.findings if each.server not in names)
+        return replace(before, findings=found, upstreams=())
+    registered = find_registered(config.path)
+    with _environment(registered, client):
+        return run_checks(config, timeout_s, registered, may_ask=False, only=enabled)
+
+
+def _say_left(diagnosis: Diagnosis) -> None:
+    """Say what is still wrong after the changes."""
+    errors = [each for each in diagnosis.findings if each.severity == "error"]
+    if not errors:
+        output.say("Checked again: no problem is left.", "green")
+        return
+    output.say(f"Checked again, {output.plural(len(errors), 'problem')} left:", "red")
+    for alike in _group(errors):
+        _show_findings(alike, None)
 
 
 def say_mendable(diagnosis: Diagnosis) -> None:

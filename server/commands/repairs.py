@@ -235,7 +235,6 @@ def _say_end(planned: Planned, kept: Path | None, place: Path, *, dry_run: bool)
     if kept is not None:
         undo = edits.typed("doctor --undo", place)
         output.say(f"\nDone. Running proxies take this up by themselves. To take it back: {undo}")
-        output.say("To see what is left: foretool doctor")
     elif planned.what and dry_run:
         output.say("Nothing was written.")
     elif planned.what:

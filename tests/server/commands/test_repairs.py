@@ -47,16 +47,28 @@ def test_what_cannot_start_is_switched_off_and_files_are_closed_and_both_come_ba
     path = write_config(tmp_path, {"one": {**GONE, "env": {"API_TOKEN": "tok-0123456789"}}, "echo": echo()})
     path.chmod(0o644)
     before = path.read_bytes()
-    assert doctor(path, "--fix", "--yes") == 1
+    assert doctor(path, "--fix", "--yes") == 0, "nothing is wrong any more"
     out = capsys.readouterr().out
+    assert out.endswith("Checked again: no problem is left.\n")
     assert "one: switch it off, because a file or folder" in out or "one: switch it off, because the file" in out
     assert "mcp.json: let only you reach it (chmod 600)" in out and "tok-0123456789" not in out
     assert entry(path)["disabled"] is True and "disabled" not in entry(path, "echo")
     assert path.stat().st_mode & 0o777 == 0o600
-    assert doctor(path) == 0, "nothing is wrong any more"
+    assert doctor(path) == 0
     capsys.readouterr()
     assert doctor(path, "--undo") == 0
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (before, 0o644)
+
+
+def test_what_could_not_be_mended_is_left_and_said_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = {"command": "/bin/sh", "args": ["-c", "exit 3"]}
+    path = write_config(tmp_path, {"one": GONE, "two": broken, "echo": echo()})
+    assert doctor(path, "--fix", "--yes", "--json") == 1
+    told = json.loads(capsys.readouterr().out)
+    left = {each["server"] for each in told["left"] if each["severity"] == "error"}
+    assert (told["is_well"], left, told["fixed"]["backup"] is None) == (False, {"two"}, False)
+    assert doctor(path, "--undo") == 0
+    assert doctor(path, "one", "--fix", "--yes") == 0, "the only one that was asked for is off"
 
 
 def test_a_trial_changes_nothing_and_says_what_would_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
