@@ -164,7 +164,7 @@ class JsonDocument:
     def _comments_before(self, key: int) -> int:
         """Return where the line of a key begins if there are only comments before it, else the key."""
         line = self._text.rfind("\n", 0, key) + 1
-        return line if re.fullmatch(r"[ \t]*(?:/\*[^\n]*?\*/[ \t]*)*", self._text[line:key]) else key
+        return line if re.fullmatch(r"[ \t]*(?:/\*(?:(?!\*/)[^\n])*\*/[ \t]*)*", self._text[line:key]) else key
 
     def _comments_above(self, line: int) -> int:
         """Return where the lines of comments right above a line begin."""

@@ -350,8 +350,25 @@ def _is_like(ours: Sequence[str], theirs: Sequence[str]) -> bool:
     programs = {ours[0], theirs[0]}
     if not all("/" in each for each in programs):
         ours, theirs = ([each[0].rpartition("/")[2], *each[1:]] for each in (ours, theirs))
-    patterns = (".*".join(map(re.escape, re.split(r"\$\{[^}]*\}", each))) for each in ours)
-    return all(re.fullmatch(pattern, each, re.DOTALL) for pattern, each in zip(patterns, theirs, strict=True))
+    return all(_fits(re.split(r"\$\{[^}]*\}", one), other) for one, other in zip(ours, theirs, strict=True))
+
+
+def _fits(parts: Sequence[str], text: str) -> bool:
+    """Return whether a text is these parts with anything between two of them. No pattern: of many parts that would try
+    every place for each."""
+    first, *others = parts
+    if not others:
+        return text == first
+    *middle, last = others
+    if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
+        return False
+    at = len(first)
+    for part in middle:
+        found = text.find(part, at, len(text) - len(last))
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 def _read(file: ClientFile, written: Mapping[str, Any]) -> Entry:

@@ -22,8 +22,8 @@ Place = Literal["keep", "keyring", "env"]
 """Where secrets are to stand: in the file, in the keyring of the system, or in variables of the environment."""
 
 _SCHEME: Final = re.compile(r"(?i)(?:(?:bearer|basic|token)\s+)?(?P<value>.+)", re.DOTALL)
-_ADDRESS: Final = re.compile(r"\w[\w+.-]*://[^\s\"'<>]+")
-_USER: Final = re.compile(r"\w[\w+.-]*://(?P<user>[^/?#@:]*)(?::(?P<password>[^/?#]*))?@")
+_ADDRESS: Final = re.compile(r"\w[\w+.-]{0,40}://[^\s\"'<>]+")
+_USER: Final = re.compile(r"\w[\w+.-]{0,40}://(?P<user>[^/?#@:]*)(?::(?P<password>[^/?#]*))?@")
 _PART: Final = re.compile(r"(?<![?#])/(?P<word>[^/?#]+)")
 _QUERY: Final = re.compile(r"[?&](?P<name>[^=&#]*)=(?P<value>[^&#]+)")
 _OPTION: Final = re.compile(r"(?P<name>-{1,2}[\w.-]+)(?:=(?P<value>.*))?", re.DOTALL)

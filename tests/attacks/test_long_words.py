@@ -12,6 +12,9 @@ from foretool.learning.enrichment.answer import _ADDRESS
 from foretool.retrieval.languages import _QUOTED
 from foretool.server.config.keyrings import keyring_names
 from foretool.server.config.variables import secrets_in_url
+from foretool.server.setup.documents import open_document
+from foretool.server.setup.leaving import _fits
+from foretool.server.setup.secrets import find_secrets
 from foretool.server.trust.approvals import _SECRET
 from foretool.server.trust.findings import fold_letters
 from foretool.server.trust.lookalikes import Names
@@ -29,7 +32,18 @@ READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "a cell of blanks": (lambda text: _FORMULA_WITHIN.sub("", text), "\t"),
     "a task of quotes": (lambda text: _QUOTED.sub("", text), "\u201c"),
     "a value of references": (lambda text: keyring_names(text), "${keyring:"),
+    "an argument of one word": (lambda text: [*find_secrets({"command": "x", "args": [text]})], "a."),
+    "an address of many parts": (lambda text: [*find_secrets({"url": f"https://{text}"})], "/a?b&"),
+    "a line of comments": (lambda text: _without_server(text), "/*/"),
 }
+
+
+def _without_server(comments: str) -> str:
+    """Remove a server from a client's file in whose line there are comments before it."""
+    document = open_document(f'{{"mcpServers": {{\n{comments} "x": {{}}, {comments} "y": {{}}\n}}}}', "json")
+    document.remove(("mcpServers", "y"), with_comments=True)
+    document.remove(("mcpServers", "x"), with_comments=True)
+    return document.text()
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -37,4 +51,13 @@ def test_a_text_is_read_in_one_go_however_long_its_words_are(kind: str) -> None:
     read, unit = READERS[kind]
     began = time.process_time()
     read(unit * (SIZE // len(unit)))
+    assert time.process_time() - began < 0.5
+
+
+def test_words_with_many_references_are_compared_in_one_go() -> None:
+    began = time.process_time()
+    assert not _fits(["a"] * 2000, "a" * 1990)
+    assert _fits(["--key=", " --other=", ""], "--key=1 --other=2")
+    assert not _fits(["--key=", "=1"], "--key=1")
+    assert not _fits([*"ab" * 500, "c"], "ab" * 5000)
     assert time.process_time() - began < 0.5
