@@ -39,8 +39,8 @@ READERS: dict[str, tuple[Callable[[str], object], str]] = {
 
 
 def _without_server(comments: str) -> str:
-    """Remove a server from a client's file in whose line there are comments before it."""
-    document = open_document(f'{{"mcpServers": {{\n{comments} "x": {{}}, {comments} "y": {{}}\n}}}}', "json")
+    """Remove a server from a client's file in whose line there are comments and another server before it."""
+    document = open_document(f'{{"mcpServers": {{\n{comments} "x": {{}}, "y": {{}}\n}}}}', "json")
     document.remove(("mcpServers", "y"), with_comments=True)
     document.remove(("mcpServers", "x"), with_comments=True)
     return document.text()

@@ -214,3 +214,9 @@ def test_items_of_a_list_come_and_go_as_in_plain_data(
             wanted = [each for each in wanted if each != item]
         assert document.data() == {"pin": wanted, "z": 1}
     assert document.text().count("// behind") == 1 and document.text().count("// last") == text.count("// last")
+
+
+def test_a_server_between_comments_is_no_comment() -> None:
+    document = open_document('{"mcpServers": {\n  /* one */ "x": {}, /* two */ "y": {}\n}}\n', "json")
+    document.remove(("mcpServers", "y"), with_comments=True)
+    assert document.text() == '{"mcpServers": {\n  /* one */ "x": {} /* two */\n}}\n'
