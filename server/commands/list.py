@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -71,7 +72,7 @@ def _print(found: list[ListedServer]) -> None:
         for each in found
     ]
     output.table(("server…", "state", "tools#", "tokens#", "runs…"), rows)
-    _say_errors(found, with_times=True)
+    _say_errors(found)
     for each in found:
         if each.held:
             output.say(f"{each.name}: {each.held}; nobody has approved this: foretool review {each.name}", "yellow")
@@ -86,11 +87,32 @@ def _say_tokens(tokens: int, *, counted: bool) -> str:
     return f"{'' if counted else '~'}{tokens:,}"
 
 
-def _say_errors(servers: Iterable[ListedServer], *, with_times: bool) -> None:
-    """Print why servers cannot be used; what is wrong with several stands once, without the times of each."""
-    for alike in output.put_together((each for each in servers if each.error), lambda each: each.error):
-        when = _say_when(alike[0]) if with_times and len(alike) == 1 else ""
-        output.say(f"{', '.join(each.name for each in alike)}: {alike[0].error}{when}", "red")
+def _say_errors(servers: Iterable[ListedServer]) -> None:
+    """Print why servers cannot be used; what is wrong with several stands once, without the place and times of each."""
+    for alike in _put_alike_together(servers):
+        first, names = alike[0], ", ".join(each.name for each in alike)
+        said = f"{first.error}{_say_when(first)}" if len(alike) == 1 else _without_place(first.error)
+        output.say(f"{names}: {said}", "red")
+
+
+def _say_errors_briefly(servers: Iterable[ListedServer]) -> None:
+    """Print why servers cannot be used, in a line or two for each of the first problems."""
+    problems = _put_alike_together(servers)
+    for alike in problems[:_PROBLEMS]:
+        names = name_some([each.name for each in alike], _NAMED)
+        output.say(f"{names}: {output.shorten(_without_place(alike[0].error), _BRIEF)}", "red")
+    if more := sum(map(len, problems[_PROBLEMS:])):
+        output.say(f"and {more} more: foretool doctor", "red")
+
+
+def _put_alike_together(servers: Iterable[ListedServer]) -> list[list[ListedServer]]:
+    """Return the servers that cannot be used, those with the same problem together."""
+    return output.put_together((each for each in servers if each.error), lambda each: _without_place(each.error))
+
+
+def _without_place(error: str) -> str:
+    """Return what is wrong with an entry without where it stands in the config."""
+    return _PLACE.sub("", error)
 
 
 def _say_when(server: ListedServer) -> str:
@@ -106,6 +128,11 @@ def _say_when(server: ListedServer) -> str:
 _RECENT_S: Final = 14 * 86_400
 _NAMED: Final = 3
 """How many servers a line names."""
+_PROBLEMS: Final = 3
+"""How many problems of servers `foretool` alone tells."""
+_BRIEF: Final = 140
+"""Characters of a problem there: two lines of a narrow terminal."""
+_PLACE: Final = re.compile(r"^.*?:\d+:\d+: (?:mcpServers\.\S+: )?")
 
 
 class Overview(Struct, frozen=True):
@@ -240,7 +267,7 @@ def _print_state(state: Overview) -> None:
         output.say("No proxy runs now; clients start one themselves.")
     else:
         output.say(f"No proxy runs now, and {UNREGISTERED}.")
-    _say_errors(state.servers, with_times=False)
+    _say_errors_briefly(state.servers)
     say_proxy_troubles(state.without_storage, state.failing_jobs)
     if state.disk_full:
         output.say(state.disk_full, "red")

@@ -96,6 +96,23 @@ def test_a_server_that_fails_comes_first(config: Path, capsys: pytest.CaptureFix
     assert "1 proxy runs now." in out and "sky: gone" in out and step == "foretool doctor"
 
 
+def test_many_broken_servers_stay_a_few_lines_and_one_problem_is_said_once(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unset = {"command": "node", "env": {"T": "${NO_SUCH_VARIABLE}"}}
+    wrong = [{"comand": "x"}, {"command": ["x" * 90]}, {"url": 1}, {"command": "x", "args": "y" * 200}]
+    servers = dict(enumerate([unset, unset, unset, unset, *wrong, {"command": "x"}]))
+    config.write_text(json.dumps({"mcpServers": {f"s{number}": each for number, each in servers.items()}}, indent=1))
+    assert run([]) == 1
+    out, step = shown(capsys)
+    assert "s0, s1, s2 and 1 more: variable NO_SUCH_VARIABLE is not set" in out and out.count("NO_SUCH_VARIABLE") == 1
+    assert "\nand 2 more: foretool doctor\n" in out and step == "foretool doctor"
+    assert sum(1 + len(line) // 80 for line in out.splitlines()) <= 12
+    run(["list"])
+    listed = capsys.readouterr().out
+    assert listed.count("NO_SUCH_VARIABLE is not set") == 1 and "s0, s1, s2, s3: variable" in listed
+
+
 def test_a_damaged_storage_file(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (config.parent / "foretool.sqlite3").write_text("no database " * 100)
     assert run([]) == 1
