@@ -6,6 +6,7 @@ file without changing it.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import time
@@ -45,6 +46,19 @@ def is_full(path: Location) -> bool:
         return False
 
 
+def is_read_only(path: Location) -> bool:
+    """Return whether the file system of a file is mounted read-only: no permission would help then."""
+    try:
+        return bool(os.statvfs(Path(path).parent).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def _say_read_only(path: Location) -> StorageError:
+    message = f'{path}: its file system is read-only; set "storage" to a place that can be written'
+    return StorageError(message, lost=True)
+
+
 def explain_error(error: Exception, path: Location, busy_ms: int) -> StorageError:
     """Return the `StorageError` that says what SQLite found and what to do about it."""
     match result_code(error):
@@ -61,6 +75,8 @@ def explain_error(error: Exception, path: Location, busy_ms: int) -> StorageErro
                 " move it away to start with an empty one, or restore a copy"
             )
             return StorageError(f"{path}: {message}", lost=True)
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM if is_read_only(path):
+            return _say_read_only(path)
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             message = f"{path}: {error}; check that this user may read and write the file and its directory"
             return StorageError(message, lost=True)
@@ -94,6 +110,8 @@ def connect(path: Location, busy_ms: int, patience_s: float, *, writes: bool = F
             connection.close()
             raise
     except OSError as error:
+        if error.errno == errno.EROFS:
+            raise _say_read_only(path) from error
         raise StorageError(f"{path}: {error.strerror}; check the storage path and its permissions") from error
     except sqlite3.Error as error:
         raise explain_error(error, path, int(patience_s * 1000)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
@@ -65,6 +66,15 @@ def test_an_error_says_whether_waiting_helps(code: int, text: str, temporary: bo
     found = explain_error(error(code, text), Path("s.sqlite3"), 250)
     assert (found.temporary, found.lost) == (temporary, lost)
     assert str(found).startswith("s.sqlite3: ")
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM])
+def test_a_read_only_file_system_is_named_as_such(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = error(code, "attempt to write a readonly database")
+    assert "check that this user may read and write" in str(explain_error(failed, tmp_path / "s.sqlite3", 250))
+    monkeypatch.setattr(connecting.os, "statvfs", lambda folder: SimpleNamespace(f_flag=os.ST_RDONLY))
+    said = str(explain_error(failed, tmp_path / "s.sqlite3", 250))
+    assert 'its file system is read-only; set "storage" to a place that can be written' in said
 
 
 def test_an_input_output_error_on_a_full_disk_says_that_it_is_full(
