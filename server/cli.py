@@ -22,6 +22,8 @@ garbage, of which there is none."""
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line and exit. Without `arguments` they are those of the process, which is ours then."""
     given = sys.argv[1:] if arguments is None else arguments
+    if not os.environ.get("HOME", "/").startswith("/"):
+        del os.environ["HOME"]  # Python would take the root folder for one that is empty; without it, the user's own
     try:
         if arguments is not None or (given and given[0] in _SERVING):
             sys.exit(_run(given))

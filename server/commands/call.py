@@ -217,7 +217,7 @@ def _ask(form: Any) -> str:
         return _NO_CHOICE
     click.echo(printable(said, "\n"), err=True)
     try:
-        return "accept" if click.confirm("Run it?", err=True) else "decline"
+        return "accept" if output.agrees("Run it?", err=True, left="Nothing was run.") else "decline"
     except click.Abort:
         return _NO_CHOICE
 

@@ -14,7 +14,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from foretool.server.commands import hint, output
+from foretool.server.commands import edits, hint, output
 from foretool.server.commands.options import UnknownName, config_option, json_option, profile_option
 from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
@@ -55,12 +55,11 @@ def command(path: Path | None, as_json: bool, profile: str, client: str | None) 
         _print(found[0], chosen, profile)
     if client is None and not as_json:
         return 0
+    own = edits.short(chosen)
     if config is None:
-        output.warn(f"{chosen}: no such file yet; foretool init makes it out of the servers of your clients")
+        output.warn(f"{own}: no such file yet; foretool init makes it out of the servers of your clients")
     elif any(chosen == Path(each.file) for each in found):
-        output.warn(
-            f"{chosen} is the client's own file: foretool would start itself; copy your servers to another file"
-        )
+        output.warn(f"{own} is the client's own file: foretool would start itself; copy your servers to another file")
     elif others := _other_servers([files[each.client] for each in found]):
         output.warn(f"Then remove {others} from the client's config; otherwise every tool appears twice.")
     return 0
@@ -102,7 +101,7 @@ def _print(each: Registration, config: Path, profile: str) -> None:
     if each.link:
         output.say("or open:" if each.command else "Open:")
         click.echo(f"\n{each.link}\n")
-    output.say(f"{'or add' if each.command or each.link else 'Add'} to {each.file}:")
+    output.say(f"{'or add' if each.command or each.link else 'Add'} to {edits.short(Path(each.file))}:")
     click.echo(f"\n{each.text}\n")
     output.say(f"{each.after}\n")
     if (hook := HOOKS.get(each.client)) is not None:

@@ -280,7 +280,7 @@ def _agrees_to_downloads(config: Config, may_ask: bool) -> bool:
     if not loaded:
         return True
     output.warn(f"The encoder {', '.join(loaded)} is not on this machine, and is downloaded from the Hugging Face Hub.")
-    if not may_ask or click.confirm("Download it now?", default=True, err=True):
+    if not may_ask or output.agrees("Download it now?", default=True, err=True, left="Nothing was downloaded."):
         return True
     output.warn(
         'A proxy downloads it when it starts. To rank by the encoder of foretool instead, set "encoder" to "auto".'

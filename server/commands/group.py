@@ -178,11 +178,8 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "foretool"
-        return complain(
-            f"{path.removeprefix('foretool').strip()}: {_sentence(error.format_message())} See {path} --help".lstrip(
-                ": "
-            )
-        )
+        said = _sentence(_name_range(error).format_message())
+        return complain(f"{path.removeprefix('foretool').strip()}: {said} See {path} --help".lstrip(": "))
     except ConfigError as error:
         return complain(f"{error}{_way_back(error)} [{error.code}]")
     except click.ClickException as error:
@@ -193,6 +190,18 @@ def run(arguments: Sequence[str]) -> int:
         return complain(fit_hint(str(error)), WRONG)
     except click.Abort as abort:
         return _say_interrupted(abort.__cause__)
+
+
+def _name_range(error: click.UsageError) -> click.UsageError:
+    """Return an error about a number with which numbers are expected, in place of click's "valid integer range"."""
+    kind = error.param.type if isinstance(error, click.BadParameter) and error.param is not None else None
+    if not isinstance(error, click.BadParameter) or not isinstance(kind, click.IntRange | click.FloatRange):
+        return error
+    if (found := re.match(r"(.*) is not (?:a valid|in the range) ", error.message, re.DOTALL)) is None:
+        return error
+    noun = "a whole number" if isinstance(kind, click.IntRange) else "a number"
+    limits = f"of at least {kind.min}" if kind.max is None else f"from {kind.min} to {kind.max}"
+    return click.BadParameter(f"expected {noun} {limits}, found {found[1]}.", error.ctx, error.param, error.param_hint)
 
 
 def _say_interrupted(cause: BaseException | None) -> int:

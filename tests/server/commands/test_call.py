@@ -109,7 +109,7 @@ def test_no_tool_of_ours_takes_a_shell_round_a_rule(desk: Desk, within: str) -> 
 
 
 @requirement("shell:rules")
-@pytest.mark.parametrize(("typed", "status"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1)])
+@pytest.mark.parametrize(("typed", "status"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1), (b"\x04", 1)])
 def test_consent_is_asked_on_a_terminal(desk: Desk, typed: bytes, status: int) -> None:
     set_rules(desk, {}, confirm="all")
     ours, theirs = pty.openpty()
@@ -128,6 +128,7 @@ def test_consent_is_asked_on_a_terminal(desk: Desk, typed: bytes, status: int) -
         except OSError:  # the terminal has no other end any more
             break
     assert process.wait(PATIENCE_S) == status
+    assert (b"Nothing was run." in shown) is (typed == b"\x04")
     assert b"\x1b" not in shown and b"\x9b" not in shown and b"s0__echo" in shown
     os.close(ours)
 

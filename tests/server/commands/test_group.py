@@ -1,6 +1,8 @@
 """The group of commands: which there are, how errors leave, and that each is documented."""
 
 import json
+import os
+import pwd
 import re
 import subprocess
 import sys
@@ -77,6 +79,22 @@ def test_help_and_completion_import_no_command() -> None:
             ["doctor", "--yes"],
             "foretool: doctor: --yes and --dry-run go with --fix. See foretool doctor --help",
         ),
+        (
+            ["page", "--port", "80x"],
+            "foretool: page: Invalid value for '--port': expected a whole number from 0 to 65535, found '80x'.",
+        ),
+        (
+            ["page", "--port", "99999"],
+            "foretool: page: Invalid value for '--port': expected a whole number from 0 to 65535, found 99999.",
+        ),
+        (
+            ["misses", "--limit", "few"],
+            "foretool: misses: Invalid value for '--limit': expected a whole number of at least 1, found 'few'.",
+        ),
+        (
+            ["doctor", "--timeout", "0"],
+            "foretool: doctor: Invalid value for '--timeout': expected a number from 0.1 to 3600, found 0.0.",
+        ),
         (["search"], "foretool: search: Missing argument 'TASK...'. See foretool search --help"),
     ],
 )
@@ -87,6 +105,15 @@ def test_a_wrong_command_line_is_one_line_and_status_2(
     out, error = capsys.readouterr()
     assert out == ""
     assert error.startswith(said) and error.count("\n") == 1
+
+
+def test_an_empty_home_is_that_of_the_user(tmp_path: Path) -> None:
+    words = [sys.executable, "-P", "-m", "foretool", "connect", "claude-code", "--config", str(tmp_path / "none.json")]
+    said = [
+        subprocess.run(words, capture_output=True, text=True, timeout=60, env={**os.environ, "HOME": home}).stdout
+        for home in ("", pwd.getpwuid(os.getuid()).pw_dir)
+    ]
+    assert said[0] == said[1] and "add to ~/.claude.json:" in said[0] and "add to ~/.claude/settings.json:" in said[0]
 
 
 NEED_MORE = ("search", "export", "remove", "enable", "disable", "login", "logout")
