@@ -127,7 +127,21 @@ class _Scanner:
                 self.at,
                 f"expected the end of the file, found {self.found()}; remove it, or the superfluous bracket above",
             )
+        if self.repeated:
+            self.drop_earlier()
         return self.places
+
+    def drop_earlier(self) -> None:
+        """Forget what stands inside a member whose key comes again, as JSON does, and keep the order of the text."""
+        latest = dict(self.repeated)
+        for found in self.places:
+            kept = [
+                (at, path)
+                for path, at in found.items()
+                if all(at >= latest.get(path[:end], 0) for end in range(1, len(path) + 1))
+            ]
+            found.clear()
+            found.update((path, at) for at, path in sorted(kept, key=lambda each: each[0]))
 
     def value(self, path: Path) -> None:
         char = self.next()

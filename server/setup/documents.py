@@ -112,10 +112,11 @@ class JsonDocument:
                 return
 
     def remove(self, keys: Keys, *, with_comments: bool = False) -> None:
-        if with_comments:
-            self._remove_comments(keys)
-        places = jsonc.places(self._text)
-        if keys in places.keys:
+        # A member that stands there twice goes as a whole: the earlier one would count from now on.
+        while keys in (places := jsonc.places(self._text)).keys:
+            if with_comments:
+                self._remove_comments(keys)
+                places = jsonc.places(self._text)
             siblings = [path for path in places.keys if path[:-1] == keys[:-1]]
             self._cut(places, keys, siblings)
 

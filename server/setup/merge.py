@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config import jsonc
+from foretool.server.config.errors import dotted
 from foretool.server.config.variables import expand_tilde
 from foretool.server.setup.dialects import Entry
 from foretool.server.setup.masking import mask_arguments
@@ -104,6 +105,10 @@ def merge_servers(
     merged = Merged(known={name: dict(entry) for name, entry in known.items() if isinstance(entry, Mapping)})
     merged.origins = {name: [Origin(own)] for name in merged.known}
     for file in found:
+        merged.notes += (
+            f"{dotted(keys)} ({file.file.title}): stands in the file twice; only the last one, in line {line}, counts"
+            for keys, line in file.find_repeated()
+        )
         for server in file.servers:
             if not server.is_foretool and not server.problem:
                 name = _add(merged, file, server, choose, keeps_apart=keeps_apart)

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.server.config import jsonc
 from foretool.server.config.files import read_regular
 from foretool.server.setup.clients import ClientFile, Switch
 from foretool.server.setup.dialects import DialectError, Entry
@@ -43,6 +44,18 @@ class FoundFile(Struct, frozen=True):
     servers: tuple[FoundServer, ...] = ()
     problem: str = ""
     """Why nothing of it can be read or changed, in one line."""
+
+    def find_repeated(self) -> Iterator[tuple[Keys, int]]:
+        """Yield what leads to servers and stands in the file twice, with the line of the later one: JSON then keeps
+        that one and says nothing."""
+        if self.file.kind != "json" or not self.data:
+            return
+        text = self.data.decode()
+        for path, offset in jsonc.repeated_keys(text):
+            keys = tuple(map(str, path))
+            tops = (self.file.keys, self.file.per_project[:1])
+            if any(top and (keys[: len(top)] == top or top[: len(keys)] == keys) for top in tops):
+                yield keys, jsonc.line_and_column(text, offset)[0]
 
     def open(self) -> ConfigDocument:
         """Return the file for changes. Raises `DocumentError`."""

@@ -220,3 +220,13 @@ def test_a_server_between_comments_is_no_comment() -> None:
     document = open_document('{"mcpServers": {\n  /* one */ "x": {}, /* two */ "y": {}\n}}\n', "json")
     document.remove(("mcpServers", "y"), with_comments=True)
     assert document.text() == '{"mcpServers": {\n  /* one */ "x": {} /* two */\n}}\n'
+
+
+def test_what_stands_twice_is_removed_as_a_whole_and_the_rest_stays_json() -> None:
+    document = open_document(
+        '{"s": {\n "git": {"command": "a"},\n "time": {},\n "git": {"env": {"A": 1}}\n}}\n', "json"
+    )
+    document.set(("s", "git", "command"), "b")
+    assert value_at(document.data(), ("s", "git")) == {"env": {"A": 1}, "command": "b"}
+    document.remove(("s", "git"))
+    assert document.text() == '{"s": {\n "time": {}\n}}\n'

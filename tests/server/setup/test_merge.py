@@ -195,3 +195,19 @@ def test_a_server_that_names_no_path_is_the_same_in_a_project_and_everywhere(tmp
     assert sorted(each.get("cwd", "") for each in found.entries.values()) == ["", "", "/a", "/b"]
     assert "time: it starts in the folder of the config, as not only one project has it" in found.notes
     assert {each.name for each in asked} == {"run"}
+
+
+def test_a_server_that_stands_in_a_file_twice_is_said(tmp_path: Path) -> None:
+    cursor, claude = tmp_path / ".cursor/mcp.json", tmp_path / ".claude.json"
+    cursor.parent.mkdir()
+    cursor.write_text(
+        '{"mcpServers": {"git": {"command": "a"},\n "git": {"command": "b", "env": {"A": "1", "A": "2"}}}}'
+    )
+    claude.write_text('{"theme": 1, "theme": 2, "mcpServers": {"x": {"command": "x"}},\n\n"mcpServers": {}}')
+    found, _ = merged(tmp_path)
+    assert found.entries["git"]["command"] == "b" and "x" not in found.entries
+    says = "stands in the file twice; only the last one, in line"
+    assert found.notes == [
+        f"mcpServers.git (Cursor): {says} 2, counts",
+        f"mcpServers (Claude Code): {says} 3, counts",
+    ]
