@@ -66,6 +66,10 @@ class RunResult(Struct, frozen=True, rename={"results": "lessons"}):
     took_s: float
     waiting: int = 0
     """Tasks that were left out: the next run embeds their words."""
+    gone: int = 0
+    """Tasks that were left out: no tool that they called is there any more."""
+    unshared: int = 0
+    """Tasks that were left out: their people's work may not be learned from."""
 
 
 class Busy(Exception):
@@ -100,7 +104,16 @@ def learn(
         results = tuple(learner.results(methods))
         file.check()
         took_s = round(time.perf_counter() - started, 1)
-        run = RunResult(at, len(learner.timeline), learner.timeline.imported, results, took_s, learner.waiting)
+        run = RunResult(
+            at,
+            len(learner.timeline),
+            learner.timeline.imported,
+            results,
+            took_s,
+            learner.waiting,
+            learner.gone,
+            learner.unshared,
+        )
         with store.atomic():  # a run that has ended and that nobody is told of would never be served
             store.artifacts.add(RUN, b"", msgspec.to_builtins(run), promote=False, at=at)
             store.artifacts.bump_version()
@@ -176,7 +189,10 @@ class Learner:
         # They were called by the names of their time; the user may have given other ones since.
         imported, logged = (rename_calls(each, catalog.find) for each in (imported, logged))
         people: People = store.sessions.people()
+        every = len(logged)
         logged = choose_episodes(logged, people)
+        self.unshared = every - len(logged)
+        """Tasks of people whose work may not be learned from."""
         clean = sharing(logged, people, config.settings.share_words)
         logged = clean_episodes(logged, clean)
         self.texts = EncodedTexts.open(config.settings, store)
@@ -186,6 +202,8 @@ class Learner:
         """Those of them whose tools are still there."""
         imported, logged = self._embed(imported, logged)
         self.timeline = Timeline(imported, logged, self.upstream_of, artifacts.count_demonstrations())
+        self.gone = len(imported) + len(logged) - len(self.timeline)
+        """Tasks that called no tool which is still there."""
         self._missed = clean_missed(read_missed(store, self.upstream_of, people), clean)
         self.results_of_run = Results(artifacts, self.timeline.stamp(), encoder_names(self.texts), now, check)
         self.checkpoints = Checkpoints(store.path, artifacts, self.timeline, RUN)

@@ -141,10 +141,17 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
         )
     is_new = any(result.outcome == "promoted" and result.number for result in run.results)
     output.say(
-        f"{output.plural(run.episodes, 'task')} ({run.imported} imported), {run.took_s:.1f} s;"
+        f"{output.plural(run.episodes, 'task')} ({run.imported} imported){_say_left_out(run)}, {run.took_s:.1f} s;"
         f" `foretool learn --report` has all{', `foretool learn --rollback` takes it back' * is_new}"
     )
     return 0
+
+
+def _say_left_out(run: Any) -> str:
+    """Say which tasks on record a run did not learn from, "" if it read all of them."""
+    left = [f"{output.plural(run.gone, 'task')} whose tools are gone"] if run.gone else []
+    left += [f"{output.plural(run.unshared, 'task')} not to be learned from"] if run.unshared else []
+    return f", without {' and '.join(left)}" if left else ""
 
 
 def _roll_back(store: Store, methods: Sequence[str], as_json: bool) -> int:

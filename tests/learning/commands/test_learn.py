@@ -19,6 +19,7 @@ from foretool.server.commands.group import run
 from foretool.server.config import loader as configs
 from foretool.server.learning_schedule import LEARNING
 from foretool.storage.opening import open_store
+from foretool.storage.records import Call, ToolId
 from foretool.storage.sqlite.leads import FileLead as Lead
 
 METHOD = CountedMethod()
@@ -74,6 +75,15 @@ def test_it_says_in_words_what_came_of_each_method(path: Path, capsys: pytest.Ca
     out = capsys.readouterr().out
     assert "dtdr       skipped   1 tasks to learn from; it takes 4\n" in out
     assert "1 task (0 imported)" in out
+
+
+def test_it_says_which_tasks_on_record_it_leaves_out(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(configs.load(path).storage) as store:
+        store.calls.record([Call("s2", 9e4, ToolId("old__gone"), "old", "name", False, "ok", 1.0, True, "")])
+    assert run(["learn", "--config", str(path)]) == 0
+    assert "1 task (0 imported), without 1 task whose tools are gone, " in capsys.readouterr().out
+    assert run(["replay", "--since", "3000w", "--config", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("2 tasks, ")
 
 
 def test_what_is_wrong_is_said(tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
