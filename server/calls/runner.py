@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from foretool.server.calls.tool_call import RunningCall, ToolCall, say_failing
 from foretool.server.calls.upstream_tasks import UpstreamTasks
-from foretool.server.clients.exchange import Exchange
+from foretool.server.clients.exchange import Caller, Exchange
 from foretool.server.clients.session import Forward, Missed, Session, Via
 from foretool.server.hints.prediction import Predictor, with_text
 from foretool.server.hints.texts import Hint
@@ -104,7 +104,7 @@ class ToolRunner:
         if self._tasks.prepare(exchange, attempt.upstream, tool, params):
             settle = partial(self._tasks.follow, attempt.upstream, settle)
         exchange.running = attempt
-        exchange.on_drop = lambda: self._record(attempt, "lost" if exchange.is_lost else "cancelled", True)
+        exchange.on_drop = partial(self._record_dropped, attempt, exchange.client)
         self._forwarder.forward(
             exchange,
             attempt.upstream,
@@ -254,6 +254,9 @@ class ToolRunner:
             chat = exchange.chat or attempt.session.conversations.whole
             self._predictor.note_shown(attempt.session, chat, hint)
         return told
+
+    def _record_dropped(self, attempt: _Attempt, client: Caller) -> None:
+        self._record(attempt, "lost" if client.is_cut_off else "cancelled", True)
 
     def _record(self, attempt: _Attempt, outcome: Outcome, sent: bool) -> None:
         settled = attempt.session.settle(attempt.missed)

@@ -194,6 +194,8 @@ class Client:
         self.earlier: list[SessionRecord] = []
         """The sessions of such a window that another proxy has recorded and that do not go on here yet, the latest
         first."""
+        self.is_cut_off = False
+        """This process ends, so what the client waits for is lost, and it gets errors."""
         self.person = own_person()
         """Who calls: the owner of the credential, else the user who runs this process."""
         self.info: dict[str, Any] = {}
@@ -262,10 +264,9 @@ class Client:
             self._end_listen(listening)
         # The transport lets go of the channels next, so what is said last is sent now.
         self._outbox.flush()
-        is_lost = self._registry.is_ending and not self._goes_on
+        self.is_cut_off = self._registry.is_ending and not self._goes_on
         for exchange in list(self.exchanges.values()):
-            exchange.is_lost = is_lost
-            exchange.drop("foretool ends" if is_lost else "the client is gone")
+            exchange.drop("foretool ends" if self.is_cut_off else "the client is gone")
         self._questions.close()
         self._router.on_closed(self)
 

@@ -193,16 +193,19 @@ class Conversations:
         """The one used last is at the end."""
         self.passes_handles = False
         """The client has passed a handle, so each search without one begins a chat."""
+        self.are_recalled = False
+        """They are told from the record of another proxy, which does not tell them apart."""
 
     def __iter__(self) -> Iterator[Conversation]:
         return iter((self.whole, *self._by_handle.values()))
 
     def of(self, handle: str) -> Conversation:
-        """Return the conversation of a handle; one that is unknown starts empty. Without a handle of ours, return the
-        session's own conversation."""
+        """Return the conversation of a handle; one that is unknown starts empty, or with all that was recalled. Without
+        a handle of ours, return the session's own conversation."""
         if not handle or not _handle.fullmatch(handle):
             return self.whole
-        found = self._by_handle.pop(handle, None) or Conversation(handle)
+        found = self._by_handle.pop(handle, None)
+        found = found or (self.whole.fork(handle, 0) if self.are_recalled else Conversation(handle))
         self.passes_handles = True
         self._keep(found)
         return found

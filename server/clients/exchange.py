@@ -45,6 +45,7 @@ class Caller(ListOwner, Protocol):
     log_level: str
     version: str
     told_servers: frozenset[str]
+    is_cut_off: bool
 
     @property
     def says_goodbye(self) -> bool:
@@ -140,8 +141,6 @@ class Exchange(Struct, eq=False):
     """How often its upstream has asked for input."""
     doubt: str = ""
     """What of a call's arguments does not fit the schema of its tool, although they were sent."""
-    is_lost: bool = False
-    """It was given up because this process ends, so its client gets an error."""
     done: bool = False
 
     @property

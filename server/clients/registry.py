@@ -25,6 +25,7 @@ from foretool.server.transports.client.base import Channel
 from foretool.server.transports.tasks import Precedence, Tasks, in_slices
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
+from foretool.storage.episodes import GAP_S
 from foretool.storage.records import Era, Person, SessionRecord
 
 _MOST_NAME: Final = 100
@@ -162,6 +163,7 @@ class ClientRegistry:
             named = [tool for each in given if each.reason == "named" and each.at == last.at for tool in each.tools]
             client.tools.recall(session.list, last, named)
             chat.missed.update((last.id, tool) for tool in self._recorder.missed_with(last))
+        session.recall(*self._recorder.latest_of_session(record.key, GAP_S))
         return session
 
     def resume_session(self, client: Client, memo: SessionMemo) -> Session:

@@ -20,6 +20,7 @@ from foretool.storage.episodes import GAP_S, are_alike
 from foretool.storage.records import (
     UNNAMED,
     UNSERVED,
+    Call,
     Cause,
     Discovery,
     Match,
@@ -172,6 +173,26 @@ class Session:
         self.list.found.update(memo.grown_found)
         self._agreed.update(memo.agreed)
         self.conversations.whole.resume(memo.chat)
+
+    def recall(self, searches: Sequence[Discovery], calls: Sequence[Call], misses: Sequence[Miss]) -> None:
+        """Note what another proxy has recorded of this session: its latest searches, the calls after them, and what
+        was missed. A search is in vain only if that is on record, and a call of what it showed takes that back."""
+        chat = self.conversations.whole
+        self.conversations.are_recalled = True
+        for search in searches:
+            matches = [match.tool for match in search.matches]
+            self.discovered(search, search.id, len(matches), chat, ranked=matches)
+        rows = {miss.discovery: miss for miss in misses if miss.noticed in ("search", "nothing_found")}
+        for pursuit in chat.pursuits:
+            for recent in pursuit.searches:
+                recent.row = rows.get(recent.id)
+                recent.is_used = recent.row is None
+        for call in calls:
+            chat.pursuit_of(call.discovery).use([call.tool], call.discovery)
+        for miss in misses:
+            if miss.noticed == "discovery":
+                need = Need(replace(miss, turns=0, tokens=0), is_found=True, is_recorded=True, row=miss)
+                chat.pursuit_of(miss.discovery).needs.append(need)
 
     # -- what the user agreed to
 

@@ -73,7 +73,7 @@ class Pending:
         self.repeatable: dict[bytes, bytes] = {}
         """The lines of those that can be sent again without harm: they ask for a list."""
         self.hello: tuple[bytes, bytes] | None = None
-        """The line and the id of `initialize`."""
+        """The line and the id of the latest `initialize`: a client may begin another conversation."""
         self.first: tuple[bytes, bytes] | None = None
         """Those of the first `initialize` or `server/discover`, whose answer the window may give before a proxy."""
         self.notes: dict[str, tuple[bytes, bytes]] = {}
@@ -95,7 +95,7 @@ class Pending:
             self.repeatable[ident] = line
         if self.first is None and (is_greeting(line) or is_discovery(line)):
             self.first = (line, ident)
-        if self.hello is None and is_greeting(line):
+        if is_greeting(line):
             self.hello = (line, ident)
         elif b'"logging/setLevel"' in line or b'"resources/subscribe"' in line or b'"resources/unsubscribe"' in line:
             self._note(line, ident)

@@ -46,6 +46,8 @@ from foretool.storage.store import Store
 KEEP: Final = 20_000
 """Records kept while the store refuses them; the oldest go first beyond that, and are counted."""
 
+_MOST_MISSES: Final = 1_000
+"""Misses that are looked through for those of one session."""
 _MOST_BEHIND: Final = 2_000
 """Records that wait at most for the next second with `commit: "behind"`."""
 
@@ -463,6 +465,17 @@ class Recorder:
     def missed_with(self, given: Exposure) -> set[ToolId]:
         """Return the tools that a session has missed with a list that it was given."""
         return self._asked(partial(self._store.calls.missed_with, given), set())
+
+    def latest_of_session(self, session: str, within_s: float) -> tuple[list[Discovery], list[Call], list[Miss]]:
+        """Return what a session has searched for and called of late, and its misses of that time, the oldest first."""
+        now = self._clock()
+        since = now - within_s
+        searches: list[Discovery] = self._asked(partial(self._store.discoveries.of_session, session, since, now), [])
+        if not searches:
+            return [], [], []
+        calls: list[Call] = self._asked(partial(self._store.calls.of_session, session, since, now), [])
+        misses: list[Miss] = self._asked(partial(self._store.calls.misses, since, _MOST_MISSES), [])
+        return searches, calls, [miss for miss in reversed(misses) if miss.session == session]
 
     def sessions_of_window(self, window: str) -> list[SessionRecord]:
         """Return the sessions of a window that are on record, the latest first."""

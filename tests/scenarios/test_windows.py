@@ -245,6 +245,38 @@ def test_a_conversation_that_begins_in_the_same_window_is_another_session(desk: 
     assert len({each.key for each in ledger(desk)[2]}) == 2
 
 
+@requirement("windows:failover", "miss:exposure")
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda each: each.name)
+def test_what_was_found_before_the_proxy_ended_is_one_miss_with_its_search(
+    tmp_path: Path, ending: signal.Signals
+) -> None:
+    desk = Desk(tmp_path, policy="frozen", list_tokens=1000)
+    try:
+        window = desk.opened()
+        assert "s1__echo" in window.call("discover_tools", {"task": "say again what s1 is told, with its echo tool"})
+        for _ in range(2):
+            replace_proxy(desk, ending)
+            window.call("call_tool_write", {"name": "s1__echo"})
+        miss, *others = ledger(desk)[0]
+        assert others == [] and (miss.tool, miss.noticed, miss.recovered) == ("s1__echo", "discovery", "discovered")
+        assert miss.turns == 1 and miss.tokens > 0 and "say again" in miss.query
+    finally:
+        desk.close()
+
+
+@requirement("windows:failover")
+def test_the_conversation_that_a_window_began_last_is_the_one_that_goes_on(desk: Desk) -> None:
+    window = desk.opened()
+    window.call("s0__echo", {"n": 1})
+    window.initialize(name="another")
+    window.ask("tools/list")
+    window.call("s0__echo", {"n": 2})
+    replace_proxy(desk, signal.SIGKILL)
+    window.call("s0__echo", {"n": 3})
+    calls = sorted(ledger(desk)[1], key=lambda each: each.at)
+    assert len({each.session for each in calls[1:]}) == 1 and calls[0].session != calls[1].session
+
+
 @requirement("windows:failover")
 def test_a_client_of_the_modern_era_goes_on_too(desk: Desk) -> None:
     window = desk.open()

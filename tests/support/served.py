@@ -112,8 +112,8 @@ class Served:
         result: Json = reply["result"]
         return result
 
-    def initialize(self) -> Json:
-        info = {"name": "test", "version": "1"}
+    def initialize(self, name: str = "test") -> Json:
+        info = {"name": name, "version": "1"}
         greeting = self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info})
         self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return greeting
