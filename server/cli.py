@@ -76,6 +76,11 @@ def _run(arguments: Sequence[str]) -> int:
         if hook is not None:
             # The store is closed and the text is out: taking everything down takes longer than the ranking.
             os._exit(hint.main(hook))
+        if not {"--install", "--remove"} & {*arguments}:
+            from foretool.server.commands.group import run
+
+            run(arguments)  # says what is wrong with the command line of a hook
+            return 0  # a hook that ends with 2 would stop every prompt of its client
     if arguments and arguments[0] == "serve":
         from foretool.server.commands import window
 

@@ -95,6 +95,7 @@ def command(
     own_path = find_place(path, os.environ).path
     backups = own_path.parent / changes.FOLDER
     if wanted_undo:
+        _require_none(*clients, *sources, with_project, with_profiles)
         return _undo(own_path, backups, as_json, dry_run=dry_run)
     machine = this_machine()
     files_of = _choose(machine, clients)
@@ -140,6 +141,12 @@ def command(
     kept = _apply(planned, moved, own_path, as_json)
     diagnosis = None if no_start else _start(path, own_path, as_json, may_ask=not agreed)
     return _end(as_json, files, merged, planned, problems, kept, diagnosis)
+
+
+def _require_none(*given: object) -> None:
+    """Refuse options that choose what is set up where everything is put back."""
+    if any(given):
+        raise UsageError("--undo puts back every file of the latest init; only --dry-run and --json go with it")
 
 
 def _merge(

@@ -119,6 +119,19 @@ def test_a_missing_config_and_a_broken_store_are_passed_over(tmp_path: Path) -> 
 
 
 @requirement("hint:silent")
+@pytest.mark.parametrize("wrong", [["--client", "nosuch"], ["--nosuch"], ["--profile"]], ids=" ".join)
+def test_a_mistyped_hook_is_told_of_and_stops_no_prompt(wrong: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "foretool", "hint", *wrong], input=told(), capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, b"") and done.stderr.startswith(b"foretool: ")
+    installed = subprocess.run(
+        [sys.executable, "-m", "foretool", "hint", "--install", *wrong], capture_output=True, check=False
+    )
+    assert installed.returncode == 2
+
+
+@requirement("hint:silent")
 def test_a_locked_store_costs_the_record_and_not_the_hint(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     with fill(path) as store:

@@ -57,6 +57,9 @@ def test_a_home_is_set_up_and_undone(home: Path, capsys: pytest.CaptureFixture[s
     out = capsys.readouterr().out
     assert contents(home) == after and "Nothing has to change" in out
     assert "Cursor (has foretool)" in out and "Windsurf stays as it is (" in out
+    for option in (["--client", "cursor"], ["--project"], ["--profiles"]):
+        assert run(["init", "--undo", *option]) == 2 and contents(home) == after
+        assert "--undo puts back every file" in capsys.readouterr().err
     assert run(["init", "--undo", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "~/.cursor/mcp.json would be as it was" in out and f"{ours.name} would be gone" in out
