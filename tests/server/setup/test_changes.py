@@ -158,6 +158,8 @@ def test_a_signal_waits_until_all_files_are_written(
     files, backups = [tmp_path / "one", tmp_path / "two"], tmp_path / "backups"
     for path in files:
         path.write_bytes(b"old")
+    # Where the tests run in the background of a shell, SIGINT is ignored.
+    before = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     sync = os.fsync
 
     def interrupted(descriptor: int) -> None:
@@ -165,8 +167,11 @@ def test_a_signal_waits_until_all_files_are_written(
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", interrupted)
-    with pytest.raises(Interrupted, match=r"all 2 files were changed; .*foretool init --undo") as found:
-        write_changes([FileChange(path, b"old", b"new", "") for path in files], backups, what="init")
+    try:
+        with pytest.raises(Interrupted, match=r"all 2 files were changed; .*foretool init --undo") as found:
+            write_changes([FileChange(path, b"old", b"new", "") for path in files], backups, what="init")
+    finally:
+        signal.signal(number, before)
     assert found.value.number == number and [each.read_bytes() for each in files] == [b"new", b"new"]
     assert undo(backups).restored == files and [each.read_bytes() for each in files] == [b"old", b"old"]
     assert list(tmp_path.rglob(".*")) == []
