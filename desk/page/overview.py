@@ -222,7 +222,7 @@ def read_overview(config: Config, viewer: Viewer, days_back: int = DAYS) -> Over
         return OverviewPage(
             total=total,
             bound=wilson(total.rated_misses, total.rated_calls) if total.has_rates else None,
-            todo=read_todo(app, config, viewer, servers, missed, view.shown),
+            todo=read_todo(app, config, viewer, servers, missed, view.told),
             missed=missed,
             days=_read_days(app, days, rows, wanted) if total.calls or missed else (),
             servers=sorted(servers, key=lambda each: (each.is_well, each.condition == "disabled")),

@@ -209,7 +209,7 @@ def read_state(config: Config) -> Overview:
             tools=sum(each.tools for each in servers),
             tokens=sum(each.tokens for each in servers),
             listed_tokens=view.tokens,
-            missed=most_missed(app, app.store.calls.count_misses(MissFilter(time.time() - _RECENT_S)), view.shown),
+            missed=most_missed(app, app.store.calls.count_misses(MissFilter(time.time() - _RECENT_S)), view.told),
             calls=app.store.statistics().calls,
             is_registered=bool(find_registered(config.path)),
             disk_full=say_full_disk(config.storage),

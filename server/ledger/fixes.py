@@ -66,9 +66,9 @@ _SAYS_HOW: Final = re.compile(
 
 
 def most_missed(app: App, counts: Sequence[MissCount], listed: Collection[ToolId]) -> MissCount | None:
-    """Return the most missed tool that a list which is made now still lacks and that a change would show, with all its
-    misses, whatever their causes: what there is to do about misses. A tool of which no call has worked is none: in the
-    list it would fail as well."""
+    """Return the most missed tool that a list which is made now still lacks (it is not `listed`, nor named there) and
+    that a change would show, with all its misses, whatever their causes: what there is to do about misses. A tool of
+    which no call has worked is none: in the list it would fail as well."""
     times: Counter[str] = Counter()
     for each in counts:
         times[each.tool] += each.count

@@ -66,10 +66,6 @@ class SessionList:
         """Return whether the client was given the tool. One that has not listed again has not got what grew."""
         return self.view is not None and (tool in self.view.shown or tool in self.grown[: self.delivered])
 
-    def lacks(self, tool: ToolId) -> bool:
-        """Return whether the client was given a list without the tool."""
-        return self.view is not None and not self.sees(tool)
-
     def names(self, tool: ToolId) -> bool:
         """Return whether the list names a hidden tool with what its call needs."""
         return self.view is not None and tool in self.view.named

@@ -69,6 +69,11 @@ class View(Struct, frozen=True):
     legacy_array: bytes = b""
     """The array for legacy clients; read only if there are such tools."""
 
+    @property
+    def told(self) -> frozenset[ToolId]:
+        """The tools that the list defines or names: a call of one is no miss."""
+        return self.shown | frozenset(self.named)
+
     def array_for(self, era: Era) -> bytes:
         """Return the JSON array of definitions for clients of an era."""
         return self.legacy_array if era == "legacy" and self.wide else self.array

@@ -46,8 +46,6 @@ from foretool.storage.store import Store
 KEEP: Final = 20_000
 """Records kept while the store refuses them; the oldest go first beyond that, and are counted."""
 
-_MOST_MISSES: Final = 1_000
-"""Misses that are looked through for those of one session."""
 _MOST_BEHIND: Final = 2_000
 """Records that wait at most for the next second with `commit: "behind"`."""
 
@@ -474,8 +472,8 @@ class Recorder:
         if not searches:
             return [], [], []
         calls: list[Call] = self._asked(partial(self._store.calls.of_session, session, since, now), [])
-        misses: list[Miss] = self._asked(partial(self._store.calls.misses, since, _MOST_MISSES), [])
-        return searches, calls, [miss for miss in reversed(misses) if miss.session == session]
+        misses: list[Miss] = self._asked(partial(self._store.calls.misses_of, session, since), [])
+        return searches, calls, misses
 
     def sessions_of_window(self, window: str) -> list[SessionRecord]:
         """Return the sessions of a window that are on record, the latest first."""

@@ -328,6 +328,10 @@ class CallStore(Subject):
         values = (_MOST_LATEST, given.session, given.id)
         return {ToolId(tool) for (tool,) in self._database.rows(_MISSED_WITH, values)}
 
+    def misses_of(self, session: str, since: float) -> list[Miss]:
+        """Return the misses of a session since a time, the oldest first."""
+        return MISSES.find_all(self._database, "WHERE at >= ? AND session = ? ORDER BY at, id", (since, session))
+
     def find_misses(self, wanted: MissFilter, limit: int = -1) -> list[Miss]:
         where, values = self._conditions(wanted, _ONE_BY_ONE)
         return MISSES.find_all(self._database, f"WHERE {where} ORDER BY at DESC, id DESC LIMIT ?", (*values, limit))

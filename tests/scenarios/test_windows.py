@@ -226,16 +226,6 @@ def test_a_tool_that_the_list_lacks_is_missed_once_however_many_proxies_serve(tm
         desk.close()
 
 
-@requirement("windows:failover", "miss:listed-is-none")
-def test_a_client_that_asks_for_no_list_misses_none_of_it(desk: Desk) -> None:
-    """As one that has kept a list of another process."""
-    window = desk.open()
-    window.initialize()
-    assert window.call("s0__echo", {"n": 1}) == '{"n": 1}'
-    misses, (call,), _ = ledger(desk)
-    assert misses == [] and not call.hidden
-
-
 @requirement("windows:failover")
 def test_a_conversation_that_begins_in_the_same_window_is_another_session(desk: Desk) -> None:
     window = desk.opened()
