@@ -179,16 +179,19 @@ class Session:
         was missed. A search is in vain only if that is on record, and a call of what it showed takes that back."""
         chat = self.conversations.whole
         self.conversations.are_recalled = True
-        for search in searches:
-            matches = [match.tool for match in search.matches]
-            self.discovered(search, search.id, len(matches), chat, ranked=matches)
+        events: list[Discovery | Call] = [*searches, *calls]
+        for each in sorted(events, key=lambda each: each.at):
+            if isinstance(each, Call):
+                chat.pursuit_of(each.discovery).use([each.tool], each.discovery)
+                chat.has_called = True
+            else:
+                matches = [match.tool for match in each.matches]
+                self.discovered(each, each.id, len(matches), chat, ranked=matches)
         rows = {miss.discovery: miss for miss in misses if miss.noticed in ("search", "nothing_found")}
         for pursuit in chat.pursuits:
             for recent in pursuit.searches:
                 recent.row = rows.get(recent.id)
                 recent.is_used = recent.row is None
-        for call in calls:
-            chat.pursuit_of(call.discovery).use([call.tool], call.discovery)
         for miss in misses:
             if miss.noticed == "discovery":
                 need = Need(replace(miss, turns=0, tokens=0), is_found=True, is_recorded=True, row=miss)

@@ -14,7 +14,7 @@ from foretool.server.clients.conversation import HISTORY, MOST_CONVERSATIONS, MO
 from foretool.server.clients.pursuit import Settled
 from foretool.server.clients.session import Forward, Lookup, Session, SessionMemo, Via
 from foretool.server.lists.maker import View
-from foretool.storage.records import Cause, Discovery, Match, Miss, SessionRecord, Tool, ToolId
+from foretool.storage.records import Call, Cause, Discovery, Match, Miss, SessionRecord, Tool, ToolId
 
 ADD = Tool(ToolId("calc__add"), "calc", "add", b"{}", "h")
 SUB = Tool(ToolId("calc__sub"), "calc", "sub", b"{}", "h")
@@ -331,3 +331,24 @@ def test_a_native_call_belongs_to_the_chat_whose_search_showed_its_tool() -> Non
     made.discovered(found(SUB, task="subtract"), 3, 40, chat)
     assert made.conversations.place_call(SUB.id, None) is chat
     assert made.conversations.place_call(ADD.id, None) is None
+
+
+@requirement("windows:failover")
+def test_what_was_searched_for_before_another_proxy_costs_what_it_would_have_cost() -> None:
+    """A search in vain, a call of something else, and a search whose tool is called at the next proxy."""
+    stays, goes = Ledger(ADD.id), Ledger(ADD.id)
+    for ledger in (stays, goes):
+        ledger.search(MAIL, task="send a mail")
+        ledger.call(ADD, at=1.5)
+        ledger.search(SUB, task="subtract")
+    searches = [changed(found(MAIL, task="send a mail"), id=1), changed(found(SUB, task="subtract", at=2.0), id=2)]
+    calls = [Call("k", 1.5, ADD.id, "calc", "name", False, "ok", 1.0, True, "")]
+    goes.session = session(ADD.id)
+    goes.session.recall(searches, calls, goes.misses)
+    for ledger in (stays, goes):
+        ledger.call(SUB, at=3.0)
+    assert goes.told() == stays.told()
+    assert [(each.noticed, each.turns, each.tokens) for each in goes.misses] == [
+        ("search", 1, 50),
+        ("discovery", 1, 50),
+    ]
