@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from typing import Final
@@ -18,7 +17,7 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.one_miss import say_difference, say_doubts
 from foretool.server.commands.options import config_option, json_option
-from foretool.server.config.errors import ConfigError
+from foretool.server.config.errors import ConfigError, split_place
 from foretool.server.config.loader import load
 from foretool.server.ledger.effects import Effect, Verdict
 from foretool.server.setup.own_servers import change_config
@@ -111,7 +110,8 @@ def command(
 def _say_refused(error: ConfigError) -> str:
     """Say which change the config does not take. The file is fine: a place in it, and how its JSON is written, would
     mislead."""
-    return re.sub(r"^.*?:\d+:\d+: (?:foretool\.)?", "", str(error)).removesuffix("; write it without quotes")
+    said = split_place(str(error)).without_file
+    return said.removeprefix("foretool.").removesuffix("; write it without quotes")
 
 
 def _fails(effect: Effect, name: str) -> bool:

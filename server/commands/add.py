@@ -15,7 +15,7 @@ from click import ClickException, UsageError
 
 from foretool.server.commands import edits, first_start, output, registry_offers
 from foretool.server.commands.options import config_option, json_option
-from foretool.server.config.errors import ConfigError
+from foretool.server.config.errors import ConfigError, split_place
 from foretool.server.config.loader import parse
 from foretool.server.config.variables import FOLDER_NAMES, variable_names
 from foretool.server.setup import mcp_registry, pasted
@@ -203,7 +203,7 @@ def _check(server: NewServer) -> None:
     except ConfigError as error:
         problem = str(error)
     if problem:
-        raise UsageError(re.sub(r"^new:\d+:\d+: ", "", problem))
+        raise UsageError(split_place(problem).without_file)
 
 
 def _finish(

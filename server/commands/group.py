@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from foretool._version import __version__
 from foretool.server.commands.exit import INTERRUPTED, WRONG, complain
 from foretool.server.config.codes import Code
-from foretool.server.config.errors import ConfigError
+from foretool.server.config.errors import ConfigError, split_place
 from foretool.server.packs import COMMANDS_OF_PACKS, import_from
 from foretool.storage.engine import StorageError
 
@@ -215,12 +215,12 @@ def _say_interrupted(cause: BaseException | None) -> int:
 
 def _way_back(error: ConfigError) -> str:
     """Say how a damaged config becomes a good one again, "" if no copy is kept."""
-    found = re.match(r"(.+?):\d+:\d+: ", str(error))
-    if error.code != Code.CONFIG_SYNTAX or found is None:
+    file = split_place(str(error)).file
+    if error.code != Code.CONFIG_SYNTAX or not file:
         return ""
     from foretool.server.commands.edits import way_back  # only a damaged config needs it
 
-    return way_back(Path(found[1]))
+    return way_back(Path(file))
 
 
 def _sentence(text: str) -> str:

@@ -20,7 +20,7 @@ from foretool.server.checks.programs import find_lack
 from foretool.server.commands import doctor, edits, hint, output
 from foretool.server.commands.options import UnknownName, config_option, json_option, type_again
 from foretool.server.config import keyrings
-from foretool.server.config.errors import ConfigError, guess, lacks_folder
+from foretool.server.config.errors import ConfigError, guess, lacks_folder, split_place
 from foretool.server.config.files import read_regular
 from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load, parse
@@ -568,10 +568,10 @@ def _say_unready(planned: Sequence[FileChange], own: Path, merged: Merged) -> No
 
 def _say_lacking(name: str, said: str, own: Path, merged: Merged) -> str:
     """Say what a server of our file lacks, where to write it, and which client has what we have not."""
-    found = re.fullmatch(r".*?:\d+:\d+: (?:(?P<place>mcpServers\.\S+): )?(?P<problem>.*)", said)
-    if found is None:
+    placed = split_place(said)
+    if not placed.file:
         return said
-    problem = found["problem"].replace(" its value there", f" its value into {edits.short(own)} ({found['place']})")
+    problem = placed.problem.replace(" its value there", f" its value into {edits.short(own)} ({placed.key})")
     variable = re.match(r"variable (\w+) is not set: ", problem)
     if variable is None:
         return problem

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,7 +19,7 @@ from foretool.server.commands import edits, output
 from foretool.server.commands.exit import USAGE, WRONG
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.commands.running import ask_windows, find_unrecorded, say_proxy_troubles
-from foretool.server.config.errors import ConfigError
+from foretool.server.config.errors import ConfigError, split_place
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import find_place
 from foretool.server.ledger.conditions import Condition, ListedServer, list_servers
@@ -91,7 +90,7 @@ def _say_errors(servers: Iterable[ListedServer]) -> None:
     """Print why servers cannot be used; what is wrong with several stands once, without the place and times of each."""
     for alike in _put_alike_together(servers):
         first, names = alike[0], ", ".join(each.name for each in alike)
-        said = f"{first.error}{_say_when(first)}" if len(alike) == 1 else _without_place(first.error)
+        said = f"{first.error}{_say_when(first)}" if len(alike) == 1 else split_place(first.error).problem
         output.say(f"{names}: {said}", "red")
 
 
@@ -100,19 +99,14 @@ def _say_errors_briefly(servers: Iterable[ListedServer]) -> None:
     problems = _put_alike_together(servers)
     for alike in problems[:_PROBLEMS]:
         names = name_some([each.name for each in alike], _NAMED)
-        output.say(f"{names}: {output.shorten(_without_place(alike[0].error), _BRIEF)}", "red")
+        output.say(f"{names}: {output.shorten(split_place(alike[0].error).problem, _BRIEF)}", "red")
     if more := sum(map(len, problems[_PROBLEMS:])):
         output.say(f"and {more} more: foretool doctor", "red")
 
 
 def _put_alike_together(servers: Iterable[ListedServer]) -> list[list[ListedServer]]:
     """Return the servers that cannot be used, those with the same problem together."""
-    return output.put_together((each for each in servers if each.error), lambda each: _without_place(each.error))
-
-
-def _without_place(error: str) -> str:
-    """Return what is wrong with an entry without where it stands in the config."""
-    return _PLACE.sub("", error)
+    return output.put_together((each for each in servers if each.error), lambda each: split_place(each.error).problem)
 
 
 def _say_when(server: ListedServer) -> str:
@@ -132,7 +126,6 @@ _PROBLEMS: Final = 3
 """How many problems of servers `foretool` alone tells."""
 _BRIEF: Final = 140
 """Characters of a problem there: two lines of a narrow terminal."""
-_PLACE: Final = re.compile(r"^.*?:\d+:\d+: (?:mcpServers\.\S+: )?")
 
 
 class Overview(Struct, frozen=True):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Final, NamedTuple, Self, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +23,10 @@ from foretool.server.config.settings import (
     ServerEntry,
     Settings,
     keys_of,
+)
+
+_PLACED: Final = re.compile(
+    r"(?P<file>.*?):\d+:\d+: (?:(?P<key>(?:mcpServers|foretool)(?:\.\S+)?): )?(?P<problem>.*)", re.DOTALL
 )
 
 
@@ -53,6 +57,26 @@ class ConfigError(Exception):
     def coded(self) -> Coded:
         """The message with its code."""
         return Coded(str(self), self.code)
+
+
+class Placed(NamedTuple):
+    """A message of the config, taken apart: `~/mcp.json:4:7: mcpServers.git.args: expected a list`."""
+
+    file: str
+    """"" where it names no place."""
+    key: str
+    """Of the value, "" where it names none."""
+    problem: str
+
+    @property
+    def without_file(self) -> str:
+        return f"{self.key}: {self.problem}" if self.key else self.problem
+
+
+def split_place(said: str) -> Placed:
+    """Take a message apart into where it is and what is wrong."""
+    found = _PLACED.fullmatch(said)
+    return Placed(found["file"], found["key"] or "", found["problem"]) if found is not None else Placed("", "", said)
 
 
 def lacks_folder(said: str) -> bool:

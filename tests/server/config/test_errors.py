@@ -7,7 +7,15 @@ import msgspec
 import pytest
 
 from foretool.server.config import loader
-from foretool.server.config.errors import ConfigError, Invalid, convert, dotted, printable_line, refuse_unknown
+from foretool.server.config.errors import (
+    ConfigError,
+    Invalid,
+    convert,
+    dotted,
+    printable_line,
+    refuse_unknown,
+    split_place,
+)
 from foretool.server.config.settings import ServerEntry, Settings
 
 
@@ -57,3 +65,12 @@ def test_brackets_of_any_depth_are_one_line_about_what_is_wrong(depth: int) -> N
     text = b'{"x": %b1%b}' % (b"[" * depth, b"]" * depth)
     with pytest.raises(ConfigError, match=r"^mcp\.json:1:1: (expected \"mcpServers\"|brackets are nested too deeply)"):
         loader.parse(text, Path("mcp.json"), {})
+
+
+def test_a_message_is_taken_apart_into_its_place_and_its_problem() -> None:
+    assert split_place("/a b/mcp.json:4:7: mcpServers.git.args: expected a list; found 3: no list") == (
+        "/a b/mcp.json", "mcpServers.git.args", "expected a list; found 3: no list",
+    )  # fmt: skip
+    assert split_place("x.json:1:2: foretool.pin: expected 3").without_file == "foretool.pin: expected 3"
+    assert split_place("x.json:1:2: expected ':'") == ("x.json", "", "expected ':'")
+    assert split_place("exited with code 3: ValueError: 4:5") == ("", "", "exited with code 3: ValueError: 4:5")
