@@ -11,7 +11,8 @@
               script has written that log, `used.py`)
     used_hook the same, with the hook
 
-The first four reach the servers directly, under the names that foretool gives their tools.
+The first four reach the servers directly, under the names that foretool gives their tools. `bench/agents/peers.py` has
+other proxies as arms.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class OwnSearch(Direct):
         return f"Loaded: {', '.join(found)}{self._behind}" if found else "Nothing found."
 
 
-class ForetoolClient(StdioClient):
+class ProxyClient(StdioClient):
     """A client that lists again once it is told that its list has changed."""
 
     is_stale = True
@@ -159,15 +160,34 @@ class ForetoolClient(StdioClient):
             self.is_stale = True
 
 
-class Foretool:
-    """The arms `foretool`, `hook`, `used` and `used_hook`."""
+class Proxied:
+    """A proxy as it is: its `instructions`, its list as it changes, and the user's words alone."""
 
-    def __init__(self, client: ForetoolClient, instructions: str, hook: Sequence[str] = ()) -> None:
-        """`hook`: the command of the prompt hook."""
+    def __init__(self, client: ProxyClient, instructions: str) -> None:
         self._client = client
-        self._hook = hook
         self._tools: list[Json] = []
         self.instructions = instructions
+
+    async def tools(self) -> list[Json]:
+        if self._client.is_stale:
+            self._client.is_stale = False
+            self._tools = await self._client.tools()
+        return self._tools
+
+    async def prompt(self, task: str) -> str:
+        return task
+
+    async def call(self, name: str, arguments: Json) -> str:
+        return await call(self._client, name, arguments)
+
+
+class Foretool(Proxied):
+    """The arms `foretool`, `hook`, `used` and `used_hook`."""
+
+    def __init__(self, client: ProxyClient, instructions: str, hook: Sequence[str] = ()) -> None:
+        """`hook`: the command of the prompt hook."""
+        super().__init__(client, instructions)
+        self._hook = hook
 
     @classmethod
     @asynccontextmanager
@@ -190,15 +210,9 @@ class Foretool:
         with TemporaryDirectory(prefix="conversation-", dir=config.parent, ignore_cleanup_errors=True) as folder:
             own = shared_config(config, Path(folder))
             shutil.copy(kept, own.with_name("foretool.sqlite3"))
-            async with ForetoolClient.serve(command, own) as client:
+            async with ProxyClient.serve(command, own) as client:
                 begun = await client.initialize()
                 yield cls(client, begun.get("instructions", ""), hook_of(command, own) if has_hook else ())
-
-    async def tools(self) -> list[Json]:
-        if self._client.is_stale:
-            self._client.is_stale = False
-            self._tools = await self._client.tools()
-        return self._tools
 
     async def prompt(self, task: str) -> str:
         if not self._hook:
@@ -206,9 +220,6 @@ class Foretool:
         await asyncio.sleep(TYPING_S)
         hint = await asyncio.to_thread(ask_hook, self._hook, task)
         return f"{task}\n\n{hint}".strip()
-
-    async def call(self, name: str, arguments: Json) -> str:
-        return await call(self._client, name, arguments)
 
 
 def hook_of(command: Sequence[str], config: Path) -> list[str]:

@@ -8,7 +8,7 @@ by its own tool calls instead, and text without one is its answer.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -16,6 +16,10 @@ from msgspec import Struct
 from bench.clients.messages import Json
 
 BRIDGES: Final = ("call_tool", "call_tool_write")
+INNER: Final[Mapping[str, Sequence[str]]] = {
+    **dict.fromkeys(BRIDGES, ("name",)), "call_backend_tool": ("tool_name",), "execute_tool": ("mcp_name", "tool_name"),
+}  # fmt: skip
+"""The arguments of a bridge, ours or a peer's, that name the tool which it runs."""
 ROLE: Final = (
     "You carry out the user's task on this computer with the tools below. Never make up what a tool would say."
 )
@@ -49,7 +53,9 @@ class Decision(Struct, frozen=True):
     @property
     def meant(self) -> str:
         """The tool that it calls, also through a bridge."""
-        return str(self.arguments.get("name", "")) if self.tool in BRIDGES else self.tool
+        if self.tool not in INNER:
+            return self.tool
+        return "__".join(str(self.arguments.get(name, "")) for name in INNER[self.tool])
 
 
 class Turn(Struct, frozen=True):

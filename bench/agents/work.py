@@ -5,9 +5,9 @@
 
 `--servers`: where the packages of the real servers are (`bench/agents/world.py` says how they are installed), and with
 `--gguf` node-llama-cpp (`npm install --prefix FOLDER node-llama-cpp`). `--catalogs`: `tools/list` answers of real
-servers, from which larger catalogues are made. RESULTS gets one JSON line a finished task and arm in `rows.jsonl`, and
-the raw conversation beside it; a run that was ended goes on where it was. `--figures` prints what is there and runs
-nothing.
+servers, from which larger catalogues are made. `--peers`: where other proxies are, which then are arms as well
+(`bench/agents/peers.py`). RESULTS gets one JSON line a finished task and arm in `rows.jsonl`, and the raw conversation
+beside it; a run that was ended goes on where it was. `--figures` prints what is there and runs nothing.
 
   success   the end of the task, checked by a script
   asked     of the tasks with a needed tool that was not listed at first: those that searched
@@ -49,6 +49,7 @@ from bench.agents.catalogue import read_catalogue, stand_in
 from bench.agents.decisions import Decision, Turn
 from bench.agents.drivers import Driver, add_model, open_driver
 from bench.agents.later_tasks import LATER
+from bench.agents.peers import LOOKS, PEERS, start_peer
 from bench.agents.tasks import SEED, Half, Task, draw
 from bench.agents.world import World, serve_page
 from bench.options import add_foretool, make_parser, split_names
@@ -59,8 +60,8 @@ TURNS: Final = 8
 STUCK: Final = 3
 """A task ends once the same call has had the same result this often: the model is taken to go on like that."""
 LONGEST_RESULT: Final = 3000
-"""Characters of a result that the model is given."""
-SEARCHES: Final = (DISCOVER, SEARCH)
+"""Characters of a result that the model is given; what a search answers is given whole."""
+SEARCHES: Final = (DISCOVER, SEARCH, *LOOKS)
 FIGURES: Final = ("success", "needed", "wrong", "turns", "searches", "read", "fresh", "written", "seconds")
 
 
@@ -104,11 +105,10 @@ async def converse(driver: Driver, arm: Arm, task: str, most: int = TURNS) -> tu
         if not decision.tool:
             return turns, decision
         result = await arm.call(decision.tool, decision.arguments)
-        turns.append(Turn(decision, result[:LONGEST_RESULT]))
-        if (
-            sum((turn.decision.text, turn.result) == (decision.text, result[:LONGEST_RESULT]) for turn in turns)
-            >= STUCK
-        ):
+        if decision.tool not in SEARCHES:
+            result = result[:LONGEST_RESULT]
+        turns.append(Turn(decision, result))
+        if sum((turn.decision.text, turn.result) == (decision.text, result) for turn in turns) >= STUCK:
             break
     return turns, None
 
@@ -127,8 +127,8 @@ def judge(
     said = answer.answer if answer else ""
     success = task.check(world, said) and (task.kind != "none" or world.state() == before)
     useful = {tool for step in task.needs for tool in step}
-    # A bridge also takes a name without the prefix of its server.
-    short = {tool.partition("__")[2]: tool for tool in useful}
+    # A bridge also takes a name without the prefix of its server, and peers have such names, or a prefix of their own.
+    short = {form: tool for tool in useful for form in (tool.partition("__")[2], tool.replace("__", "_", 1))}
     meant = [turn.decision.meant for turn in turns if turn.decision.tool not in SEARCHES]
     meant = [short.get(tool, tool) for tool in meant]
     met = [any(tool in step for tool in meant) for step in task.needs]
@@ -184,9 +184,13 @@ def read_outcomes(results: Path) -> list[Outcome]:
 
 @asynccontextmanager
 async def open_arm(
-    name: str, task: Task, servers: Servers | None, command: Sequence[str], config: Path
+    name: str, task: Task, servers: Servers | None, command: Sequence[str], config: Path, peers: Path | None = None
 ) -> AsyncIterator[Arm]:
-    """One conversation's tools in one arm."""
+    """One conversation's tools in one arm. `peers`: where the other proxies are installed."""
+    if peers is not None and name in PEERS:
+        async with start_peer(PEERS[name], peers, config) as peer:
+            yield peer
+        return
     if name in ("foretool", "hook", "used", "used_hook"):
         async with Foretool.start(
             command, config, has_hook=name.endswith("hook"), is_used=name.startswith("used")
@@ -242,7 +246,7 @@ async def run_all(arguments: argparse.Namespace, driver: Driver, sizes: Sequence
                 for arm_name, repeat, task in in_order(arms, arguments.repeats, tasks, paired=arguments.paired):
                     if bench.is_done(size, arm_name, task, repeat):
                         continue
-                    async with open_arm(arm_name, task, servers, command, config) as arm:
+                    async with open_arm(arm_name, task, servers, command, config, arguments.peers) as arm:
                         outcome = await bench.run(size, arm_name, arm, task, repeat)
                     print(msgspec.json.encode(outcome).decode(), flush=True)
 
@@ -273,6 +277,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("results", type=Path, help="the folder of results")
     parser.add_argument("--catalogs", type=Path, help="the folder of tools/list answers of real servers")
     parser.add_argument("--servers", type=Path, help="the folder of the packages")
+    parser.add_argument("--peers", type=Path, help="the folder of the other proxies, which are arms as well")
     add_model(parser)
     parser.add_argument("--arms", default=",".join(ARMS), help="default %(default)s")
     parser.add_argument("--sizes", default="47,128", help="tools of the catalogues; default %(default)s")
@@ -286,7 +291,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--paired", action="store_true", help="task by task, not arm by arm")
     parser.add_argument("--turns", type=int, default=TURNS, help="of a task at most; default %(default)s")
     parser.add_argument("--settings", default="{}", metavar="JSON", help="of foretool's config; default %(default)s")
-    parser.add_argument("--against", default="all", choices=ARMS, help="what differences are to; default %(default)s")
+    parser.add_argument(
+        "--against", default="all", choices=(*ARMS, *PEERS), help="what differences are to; default %(default)s"
+    )
     parser.add_argument("--figures", action="store_true", help="print what is there")
     add_foretool(parser)
     return parser
@@ -296,7 +303,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments, run what is missing, and print the figures."""
     options = parser()
     arguments = options.parse_args(argv)
-    arms = split_names(options, "--arms", arguments.arms, ARMS)
+    arms = split_names(options, "--arms", arguments.arms, (*ARMS, *PEERS) if arguments.peers else ARMS)
     if not arguments.figures:
         if not arguments.catalogs or not arguments.servers:
             options.error("--catalogs and --servers are needed")
