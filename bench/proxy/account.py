@@ -1,12 +1,15 @@
 """Keeps an account of what a client reads and misses, and compares it with what foretool says of it.
 
-    python -m bench.proxy.account [DATA] [--kinds growing,deaf,modern] [--tasks 60] [--encoder auto]
+    python -m bench.proxy.account [DATA] [--kinds growing,deaf,modern] [--tasks 60] [--encoder auto] [--ends .2]
 
 Each task is a conversation of its own, in a window that joins the shared proxy, as people run it. The client counts
 with the tokenizer what it reads: the texts of results, and the definitions of its list at each turn. It knows which
 tool it needs. What its list lacks it searches for, at times in words that lead nowhere. Some tasks only search, some
 give up, some search for two things before the first call, some call a tool that no search has shown. Without DATA the
 catalogue is generated. `foretool misses`, `stats` and the first page are then asked, and each figure is compared.
+
+With `--ends` the proxy is ended before that share of turns, by SIGTERM or SIGKILL in turns: the window goes on with
+another one, and the account of the client stays as it was.
 
 `growing`: a client of the legacy era that lists again as soon as it is told; `deaf`: one that never does; `modern`: one
 of the era 2026-07-28.
@@ -19,11 +22,13 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from itertools import cycle
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
@@ -127,14 +132,22 @@ class Client(StdioClient):
 
     identity: ClassVar[Json] = {"name": "account-growing", "version": "1"}
     listed: dict[str, Json]
+    relisted: asyncio.Event
 
     async def begin(self) -> None:
         """Begin a session, and list."""
+        self.relisted = asyncio.Event()
         await self.initialize()
         await self.list_again()
 
     async def list_again(self) -> None:
         self.listed = {tool["name"]: tool for tool in await self.tools()}
+        self.relisted.set()
+
+    async def follow(self) -> None:
+        """Wait for the list of the proxy that took the place of one that has ended."""
+        async with asyncio.timeout(KNOWN_S):
+            await self.relisted.wait()
 
     def hear(self, message: Json) -> None:
         if message["method"] == "notifications/tools/list_changed":
@@ -148,6 +161,9 @@ class DeafClient(Client):
 
     def hear(self, message: Json) -> None:
         """Ignore it."""
+
+    async def follow(self) -> None:
+        """Go on with the list that it has."""
 
 
 class ModernClient(Client):
@@ -165,6 +181,9 @@ class ModernClient(Client):
 
     async def initialize(self) -> Json:
         return await self.ask("server/discover")
+
+    async def follow(self) -> None:
+        """Go on with the list that it has."""
 
 
 LIST_TOKENS: Final = 1000
@@ -223,6 +242,13 @@ class Place:
         for server, tools in self.catalogs.items():
             self.schemas |= {self.names[f"{server}/{tool['name']}"]: tool["inputSchema"] for tool in tools}
 
+    def end_proxies(self, how: signal.Signals) -> None:
+        """End every proxy; the open windows go on with another one."""
+        for proxy in self.ask("status")["proxies"]:
+            if proxy["is_running"]:
+                with suppress(ProcessLookupError):
+                    os.kill(proxy["pid"], how)
+
     def discoveries(self) -> list[int]:
         """The ids of all searches on record, in order."""
         with open_store(self.folder / "foretool.sqlite3") as store:
@@ -235,10 +261,30 @@ class Place:
         return frozenset(found.tools) if found is not None else frozenset()
 
 
+class Interruption:
+    """Ends the proxy before a share of all turns."""
+
+    def __init__(self, place: Place, share: float, draw: random.Random) -> None:
+        self._place = place
+        self._share = share
+        self._draw = draw
+        self._ways = cycle((signal.SIGTERM, signal.SIGKILL))
+
+    def come(self) -> bool:
+        """End the proxy, or do not; return whether it was ended."""
+        if self._draw.random() >= self._share:
+            return False
+        self._place.end_proxies(next(self._ways))
+        return True
+
+
 class Conversation:
     """One task, played by one client."""
 
-    def __init__(self, client: Client, place: Place, account: Account, draw: random.Random) -> None:
+    def __init__(
+        self, client: Client, place: Place, account: Account, draw: random.Random, interruption: Interruption
+    ) -> None:
+        self._interruption = interruption
         self._client = client
         self._place = place
         self._account = account
@@ -347,6 +393,9 @@ class Conversation:
 
     async def _think(self) -> None:
         """Count one turn of the model."""
+        self._client.relisted.clear()
+        if await asyncio.to_thread(self._interruption.come):
+            await self._client.follow()
         await asyncio.sleep(READS_S)
         listed = size(*written(list(self._client.listed.values())))
         self._account.listed += listed
@@ -512,26 +561,27 @@ def read_tasks(place: Place, data: Path, count: int, draw: random.Random) -> lis
     return found[:count]
 
 
-async def play(place: Place, kind: Kind, tasks: Sequence[Task], draw: random.Random) -> Account:
+async def play(place: Place, kind: Kind, tasks: Sequence[Task], draw: random.Random, ends: float = 0.0) -> Account:
     """Play tasks, each in a window of its own; the account of the client."""
-    account = Account()
+    account, interruption = Account(), Interruption(place, ends, random.Random(SEED))
     for task in tasks:
         async with place.window(kind) as client:
-            await Conversation(client, place, account, draw).play(task)
+            await Conversation(client, place, account, draw, interruption).play(task)
     return account
 
 
 async def run(
-    command: Sequence[str], folder: Path, kind: Kind, count: int, encoder: str = "auto", data: Path | None = None
-) -> tuple[Place, Account]:
-    """Play so many tasks through a proxy on a fresh store."""
+    command: Sequence[str], folder: Path, kind: Kind, count: int, encoder: str = "auto", data: Path | None = None,
+    ends: float = 0.0,
+) -> tuple[Place, Account]:  # fmt: skip
+    """Play so many tasks through a proxy on a fresh store. `ends`: the share of turns before which the proxy ends."""
     draw = random.Random(SEED)
     catalogs = many_servers.read_set(data) if data is not None else generate()
     settings = {"list_tokens": LIST_TOKENS} | ({} if encoder == "auto" else {"encoder": encoder})
     place = Place(command, folder, catalogs, **settings)
     await place.learn_tools(kind)
     tasks = read_tasks(place, data, count, draw) if data is not None else make_tasks(place, count, draw)
-    return place, await play(place, kind, tasks, draw)
+    return place, await play(place, kind, tasks, draw, ends)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -541,6 +591,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--kinds", default=",".join(KINDS), help="kinds of clients; default %(default)s")
     parser.add_argument("--tasks", type=int, default=60, help="default %(default)s")
     parser.add_argument("--encoder", default="auto", help="the setting `encoder`; default %(default)s")
+    parser.add_argument("--ends", type=float, default=0.0, help="share of turns before which the proxy ends")
     add_foretool(parser)
     arguments = parser.parse_args(argv)
     command = processes.installed(arguments.foretool)
@@ -549,7 +600,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             continue
         with tempfile.TemporaryDirectory(prefix="bench-account-", ignore_cleanup_errors=True) as folder:
             place, account = asyncio.run(
-                run(command, Path(folder), kind, arguments.tasks, arguments.encoder, arguments.data)
+                run(command, Path(folder), kind, arguments.tasks, arguments.encoder, arguments.data, arguments.ends)
             )
             print(kind)
             for line in compare(place, account):

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from foretool.server.clients.pursuit import Pursuit, RecentSearch
 from foretool.storage.episodes import GAP_S, are_alike
-from foretool.storage.records import Cause, Tool, ToolId
+from foretool.storage.records import Cause, ToolId
 
 HISTORY: Final = 20
 """Calls of a conversation that are remembered."""
@@ -137,17 +137,17 @@ class Conversation:
             self.pursuits[-1].is_over = True
         self.lines, self.last_at = lines, at
 
-    def note_call(self, tool: Tool, at: float) -> None:
+    def note_call(self, tool: ToolId, upstream: str, at: float) -> None:
         """Record a call."""
         if self.steps and at - self.last_at > GAP_S:
             self.steps.clear()
             self.told.clear()
             self.lines = ()
         self.last_at, self.has_called = at, True
-        self.history.append(tool.id)
-        self.upstreams.append(tool.upstream)
-        if self.steps[-1:] != [tool.id]:
-            self.steps.append(tool.id)
+        self.history.append(tool)
+        self.upstreams.append(upstream)
+        if self.steps[-1:] != [tool]:
+            self.steps.append(tool)
             del self.steps[:-HISTORY]
 
     def note_hint(self, tools: Iterable[ToolId]) -> None:

@@ -6,7 +6,8 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from math import inf
+from typing import Any, Final, get_args
 
 from foretool.server.clients.client import LEVELS, Client, Router
 from foretool.server.clients.exchange import Exchange, Outbox
@@ -26,8 +27,9 @@ from foretool.server.transports.tasks import Precedence, Tasks, in_slices
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.episodes import GAP_S
-from foretool.storage.records import Era, Person, SessionRecord
+from foretool.storage.records import Call, Discovery, Era, Exposure, ListReason, Person, SessionRecord
 
+_LISTS: Final = get_args(ListReason)
 _MOST_NAME: Final = 100
 """Characters of a client's name or version that are kept."""
 _KEY_BYTES: Final = 16
@@ -156,15 +158,31 @@ class ClientRegistry:
         session = Session(
             record, self._hidden, shows_pages=shows_pages(client.capabilities), has_list=not client.is_shell
         )  # fmt: skip
-        given, chat = self._recorder.exposures(record.key), session.conversations.whole
-        chat.hinted.update(tool for each in given if each.reason in ("hint", "prompt") for tool in each.tools)
-        if lists := [each for each in given if each.reason not in ("hint", "prompt", "named")]:
-            last = lists[-1]
-            named = [tool for each in given if each.reason == "named" and each.at == last.at for tool in each.tools]
-            client.tools.recall(session.list, last, named)
-            chat.missed.update((last.id, tool) for tool in self._recorder.missed_with(last))
-        session.recall(*self._recorder.latest_of_session(record.key, GAP_S))
+        self._recall(client, session)
         return session
+
+    def _recall(self, client: Client, session: Session) -> None:
+        """Note what is on record of a session in the order in which it came: each list that it was given, what named
+        tools to it, and its latest searches and calls. What was missed depends on the list of that moment."""
+        key, chat = session.record.key, session.conversations.whole
+        searches, calls, misses = self._recorder.latest_of_session(key, GAP_S)
+        given = self._recorder.exposures(key)
+        lists = [each for each in given if each.reason in _LISTS]
+        texts = [each for each in given if each.reason in ("hint", "prompt")]
+        begin = min([each.at for each in searches] + [each.at for each in calls], default=inf)
+        chat.hinted.update(tool for each in texts if each.at < begin for tool in each.tools)
+        before = [each for each in lists if each.at <= begin][:-1]  # the last of them is the list of the first search
+        events: list[Exposure | Discovery | Call]
+        events = [*lists[len(before) :], *(each for each in texts if each.at >= begin), *searches, *calls]
+        for event in sorted(events, key=lambda each: each.at):
+            if isinstance(event, Exposure) and event.reason in _LISTS:
+                beside = (each for each in given if each.reason == "named" and each.at == event.at)
+                client.tools.recall(session.list, event, [tool for each in beside for tool in each.tools])
+            else:
+                session.recall(event)
+        session.recall_misses(misses)
+        if lists:
+            chat.missed.update((lists[-1].id, tool) for tool in self._recorder.missed_with(lists[-1]))
 
     def resume_session(self, client: Client, memo: SessionMemo) -> Session:
         """Go on with a session that another replica has begun, and recorded."""

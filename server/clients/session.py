@@ -23,6 +23,7 @@ from foretool.storage.records import (
     Call,
     Cause,
     Discovery,
+    Exposure,
     Match,
     Miss,
     Noticed,
@@ -174,19 +175,27 @@ class Session:
         self._agreed.update(memo.agreed)
         self.conversations.whole.resume(memo.chat)
 
-    def recall(self, searches: Sequence[Discovery], calls: Sequence[Call], misses: Sequence[Miss]) -> None:
-        """Note what another proxy has recorded of this session: its latest searches, the calls after them, and what
-        was missed. A search is in vain only if that is on record, and a call of what it showed takes that back."""
+    def recall(self, event: Exposure | Discovery | Call) -> None:
+        """Note what another proxy has recorded of this session, one event after the other: that a text named tools,
+        that the client searched, or that it called a tool. A list is `ToolList.recall`'s to note."""
         chat = self.conversations.whole
         self.conversations.are_recalled = True
-        events: list[Discovery | Call] = [*searches, *calls]
-        for each in sorted(events, key=lambda each: each.at):
-            if isinstance(each, Call):
-                chat.pursuit_of(each.discovery).use([each.tool], each.discovery)
-                chat.has_called = True
-            else:
-                matches = [match.tool for match in each.matches]
-                self.discovered(each, each.id, len(matches), chat, ranked=matches)
+        if isinstance(event, Exposure):
+            if event.reason == "prompt":
+                chat.note_prompt((), event.at)
+            chat.note_hint(tool for tool in event.tools if not self.list.sees(tool))
+        elif isinstance(event, Call):
+            chat.pursuit_of(event.discovery).use([event.tool], event.discovery)
+            chat.note_call(event.tool, event.upstream, event.at)
+        else:
+            chat.note_task(tuple(event.task.splitlines()), event.at)
+            matches = [match.tool for match in event.matches]
+            self.discovered(event, event.id, len(matches), chat, ranked=matches)
+
+    def recall_misses(self, misses: Sequence[Miss]) -> None:
+        """Note what was missed, once all that was searched for and called is recalled. A search is in vain only if that
+        is on record, and a call of what it showed takes that back."""
+        chat = self.conversations.whole
         rows = {miss.discovery: miss for miss in misses if miss.noticed in ("search", "nothing_found")}
         for pursuit in chat.pursuits:
             for recent in pursuit.searches:
@@ -216,7 +225,7 @@ class Session:
             return None, Forward(tool, hidden=False, discovery=0)  # a page calls it, and no model learns of that
         chat = chat or self.conversations.whole
         if not self.has_list:
-            chat.note_call(tool, at)
+            chat.note_call(tool.id, tool.upstream, at)
             return None, Forward(tool, hidden=False, discovery=0)
         missed = self._miss_of(tool, via, at, chat)
         if (refused := self._refused.pop((chat.handle, tool.id), None)) is not None:
@@ -227,7 +236,7 @@ class Session:
         found = chat.found.get(tool.id)
         if missed is not None:
             missed.pursuit.needs.append(missed.need)
-        chat.note_call(tool, at)
+        chat.note_call(tool.id, tool.upstream, at)
         is_hidden = not self.list.sees(tool.id)
         return missed, Forward(tool, is_hidden, found.discovery if found is not None else 0)
 

@@ -188,15 +188,15 @@ class ToolList:
         if exposure and exposure != shown.exposure:
             shown.give(self._lists.given(self.view(shown), exposure, shown.grown), exposure)
 
-    def recall(self, shown: SessionList, last: Exposure, named: Sequence[ToolId]) -> None:
+    def recall(self, shown: SessionList, given: Exposure, named: Sequence[ToolId]) -> None:
         """Note which list another proxy gave the session, and which tools that named."""
         chosen = self._client.profile.policy
-        if chosen in ("auto", last.policy):
-            shown.first_policy = last.policy
-        view, grown = self._lists.recall(self.profile(shown), last, named)
-        shown.grow(grown, found=False)
+        if chosen in ("auto", given.policy):
+            shown.first_policy = given.policy
+        view, grown = self._lists.recall(self.profile(shown), given, named)
+        shown.grow([tool for tool in grown if tool not in shown.grown], found=False)
         shown.deliver()
-        shown.give(view, last.id)
+        shown.give(view, given.id)
 
     def note_caller(self, shown: SessionList, meta: Mapping[str, Raw]) -> None:
         """Note who makes a call, by its `_meta`: code of a model, or the model itself."""

@@ -469,8 +469,6 @@ class Recorder:
         now = self._clock()
         since = now - within_s
         searches: list[Discovery] = self._asked(partial(self._store.discoveries.of_session, session, since, now), [])
-        if not searches:
-            return [], [], []
         calls: list[Call] = self._asked(partial(self._store.calls.of_session, session, since, now), [])
         misses: list[Miss] = self._asked(partial(self._store.calls.misses_of, session, since), [])
         return searches, calls, misses

@@ -21,12 +21,12 @@ TASKS = 8
 
 
 @requirement("miss:account")
-@pytest.mark.parametrize("kind", account.KINDS)
+@pytest.mark.parametrize(("kind", "ends"), [("growing", 0.3), ("deaf", 0.0), ("modern", 0.3)])
 def test_the_ledger_agrees_with_the_account_of_a_client_on_every_search_and_every_miss(
-    tmp_path: Path, kind: account.Kind
+    tmp_path: Path, kind: account.Kind, ends: float
 ) -> None:
     command = processes.installed(None)
-    place, kept = anyio.run(account.run, command, tmp_path, kind, TASKS, "none")
+    place, kept = anyio.run(account.run, command, tmp_path, kind, TASKS, "none", None, ends)
     lines = account.compare(place, kept)
     assert [line for line in lines if not line.agrees] == []
     assert kept.searches > 5 and kept.calls > 5

@@ -344,7 +344,9 @@ def test_what_was_searched_for_before_another_proxy_costs_what_it_would_have_cos
     searches = [changed(found(MAIL, task="send a mail"), id=1), changed(found(SUB, task="subtract", at=2.0), id=2)]
     calls = [Call("k", 1.5, ADD.id, "calc", "name", False, "ok", 1.0, True, "")]
     goes.session = session(ADD.id)
-    goes.session.recall(searches, calls, goes.misses)
+    for event in (searches[0], *calls, searches[1]):
+        goes.session.recall(event)
+    goes.session.recall_misses(goes.misses)
     for ledger in (stays, goes):
         ledger.call(SUB, at=3.0)
     assert goes.told() == stays.told()

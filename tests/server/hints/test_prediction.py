@@ -19,7 +19,7 @@ from foretool.server.hints.texts import Hint
 from foretool.server.lists.growth import ToolList
 from foretool.server.protocol.jsonrpc import Raw, raw
 from foretool.storage.episodes import GAP_S
-from foretool.storage.records import Tool, ToolId
+from foretool.storage.records import ToolId
 
 np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
@@ -473,20 +473,17 @@ async def test_no_hint_where_the_task_is_likely_done_or_the_call_failed() -> Non
 
 
 def test_a_prediction_is_from_the_calls_of_the_present_task() -> None:
-    def told(name: str) -> Tool:
-        return Tool(ToolId(name), "files", name, b"{}", "")
-
     chat = Conversation()
     chat.note_task(("read a file",), 1.0)
     for at, name in enumerate((OPEN, READ, READ)):
-        chat.note_call(told(name), 2.0 + at)
+        chat.note_call(name, "files", 2.0 + at)
     assert (chat.steps, chat.lines) == ([OPEN, READ], ("read a file",))
     chat.note_task(("read the other file",), 6.0)
     assert chat.steps == [OPEN, READ]
     chat.note_task(("send mail",), 7.0)
     assert (chat.steps, list(chat.history)) == ([], [OPEN, READ, READ])
-    chat.note_call(told(SHUT), 8.0)
-    chat.note_call(told(OPEN), 9.0 + GAP_S)
+    chat.note_call(SHUT, "files", 8.0)
+    chat.note_call(OPEN, "files", 9.0 + GAP_S)
     assert (chat.steps, chat.lines) == ([OPEN], ())
 
 
