@@ -11,7 +11,7 @@ export PATH := $(CURDIR)/.tools/bin:$(PATH)
 # Tests start hundreds of processes: none should compile what another has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint format servers node pictures bench links clean
+.PHONY: help demo test check lint types compiled format servers node pictures bench links clean
 
 help:
 	@echo "make demo     run foretool over real servers, with a real client"
@@ -33,21 +33,32 @@ servers: .venv/runtime
 # Four files of tests side by side, also on two cores: most tests wait for processes of their own.
 PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-test: lint servers node
+# Two at a time, once what they share is installed.
+TOGETHER = +@$(MAKE) --no-print-directory --jobs=2
+
+test: .venv/tools links
+	$(TOGETHER) types compiled lint servers node
 	$(PYTEST)
 
-check: lint
+check: .venv/tools links
+	$(TOGETHER) types compiled lint
 	$(PYTEST) -m "not slow and not real"
 
 lint: .venv/tools links
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/mypy bench
-	MYPYPATH=demo:docs $(BIN)/mypy demo/*.py docs/*.py
 	@# In .dev the three folders lie inside the package, as they do when installed.
 	cd .dev && ../$(BIN)/lint-imports --no-logo --config ../pyproject.toml
 	$(BIN)/python docs/generate.py --check
+
+types: .venv/tools links
+	$(BIN)/mypy
+	$(BIN)/mypy bench
+	MYPYPATH=demo:docs $(BIN)/mypy demo/*.py docs/*.py
+
+# Otherwise each of pytest's processes compiles every file of tests, 25 s of a processor each time.
+compiled: .venv/tools
+	@$(BIN)/python -m pytest --collect-only -qq > /dev/null || true
 
 format: .venv/tools
 	$(BIN)/ruff format .
