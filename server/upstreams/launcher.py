@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
 from foretool.server.config.variables import server_environment
+from foretool.server.transports.allowance import Allowance
 from foretool.server.transports.pipes import Turn
-from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Authorizer, Link, Receiver
 from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
 from foretool.server.upstreams.lines import OpenLink

@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import resource
+import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -388,6 +390,57 @@ async def test_1100_connections_without_a_token_starve_nobody(sent: bytes, tmp_p
         finally:
             for _, writer in held:
                 writer.transport.abort()
+
+
+HEAD = (
+    f"POST /mcp HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {EVE}\r\n"
+    "content-type: application/json\r\naccept: application/json, text/event-stream\r\n"
+).encode()
+PIECES = {
+    "chunks of a byte": (HEAD + b"transfer-encoding: chunked\r\n\r\n", b"1\r\n \r\n" * 5000),
+    "a body byte by byte": (HEAD + b"content-length: 9999999\r\n\r\n", b" "),
+    "header lines byte by byte": (b"POST /mcp HTTP/1.1\r\nx: ", b"y"),
+    "line breaks byte by byte": (b"", b"\n"),
+}
+
+
+SEND_PIECES = """
+import os, socket, sys
+port, first, piece = int(sys.argv[1]), *(text.encode("latin-1") for text in sys.argv[2:])
+os.nice(19)  # hostile clients have machines of their own
+lines = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+for line in lines:
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    line.sendall(first)
+    line.setblocking(False)
+print(flush=True)
+while True:
+    for line in lines:
+        try:
+            line.send(piece)
+        except OSError:
+            pass
+"""
+"""Sends the same piece on many connections, as fast as they take it."""
+
+
+@requirement("trust:http:headers-deadline", "trust:http:bodies")
+@pytest.mark.parametrize("sent", PIECES.values(), ids=PIECES)
+async def test_requests_in_tiny_pieces_leave_the_others_the_time(sent: tuple[bytes, bytes]) -> None:
+    async with http_server(tokens={ALICE: ["*"], EVE: ["*"]}, max_body=10_000_000) as caller:
+        words = [SEND_PIECES, str(caller.server.address.port), *(part.decode("latin-1") for part in sent)]
+        sender = await asyncio.create_subprocess_exec(sys.executable, "-c", *words, stdout=asyncio.subprocess.PIPE)
+        assert sender.stdout is not None
+        await sender.stdout.readline()
+        times = []
+        for _ in range(15):
+            began = time.thread_time()
+            assert (await caller.initialize(**bearer(ALICE))).status_code == 200
+            times.append(time.thread_time() - began)
+            await asyncio.sleep(0.05)
+        sender.kill()
+        await sender.wait()
+        assert sorted(times)[10] < 0.05, "seconds of the processor, most of which others have taken"
 
 
 @requirement("trust:http:rotation")

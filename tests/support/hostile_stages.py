@@ -36,13 +36,13 @@ from http_callers import http_rules
 
 from foretool.server.app import App
 from foretool.server.protocol import versions
+from foretool.server.transports.allowance import Allowance
 from foretool.server.transports.client.http import HttpServer
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream import http as links_http
 from foretool.server.transports.upstream import http_client
 from foretool.server.transports.upstream import sse as links_sse
-from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Link, Receiver
 from foretool.server.transports.upstream.stdio import StdioLink
 from foretool.server.upstreams.lines import BACKOFF_S

@@ -2,6 +2,9 @@
 
 uvicorn parses and answers; what it leaves unlimited is limited here. No request has a timer of its own: `sweep` looks
 at all connections about once a second.
+
+Reading is counted by time: requests that come byte by byte, or in chunks of a byte, take many times what their bytes
+take at once. A connection with a request that is not whole rests when its client has taken its share.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any, Final
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from foretool.server.system.peers import is_own_peer
+from foretool.server.transports.allowance import Allowance, StepWatch, Took
 from foretool.server.transports.client.http_request import CONNECTION
 from foretool.server.transports.client.http_rules import HttpLimits
 from foretool.server.transports.pipes import BUFFER
@@ -22,6 +26,14 @@ _READ_BYTES: Final = 32 * 1024
 """Most bytes of one read, so that hundreds of senders hold up one round of the loop for some milliseconds only."""
 _HEADER_BYTES: Final = 64 * 1024
 """Most bytes of one request that are not its body: request line, headers, chunk sizes, trailers."""
+_RESTING_READ_BYTES: Final = 1024
+"""The same for who has used its time up: each byte may be a chunk, which takes a microsecond or more."""
+_READ_S: Final = 30e-6
+"""Seconds that the loop takes around each read: it looks which socket is ready, calls and copies."""
+_HONEST_S: Final = 0.001
+"""Seconds of the processor that a read may take besides what its bytes take, where it ends a request or is one of the
+first `_PIECES` of one."""
+_PIECES: Final = 4
 _MOST_HEADERS: Final = 128
 MOST_PIPELINED: Final = 8
 """Requests that may wait behind the one that is being answered; uvicorn would take any number."""
@@ -53,6 +65,10 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
         """How much the client had left unread at the last sweep."""
         self.unread_since = 0.0
         self._connections = connections
+        self._allowance = Allowance()
+        self._resting: asyncio.TimerHandle | None = None
+        self._pieces = self._ended = 0
+        """How many reads the latest request has taken, and how many requests have ended."""
         self._overhead = 0
         self._left = 0
         self._status = HTTPStatus.BAD_REQUEST
@@ -70,22 +86,48 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
         self.source = self.client[0] if self.client else ""
         self.waiting_since = self.loop.time()
         self._connections.add(self)
+        self._allowance = self._connections.allowance(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.remove(self)
+        if self._resting is not None:
+            self._resting.cancel()
         super().connection_lost(exc)
 
     def recognise(self, principal: str) -> None:
         """Record who sends the request at hand."""
         if self.principal != principal:
             self._connections.recognise(self, principal)
+            self._allowance = self._connections.allowance(self)
 
     # -- what comes in
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return BUFFER[:_READ_BYTES]
+        return BUFFER[: _RESTING_READ_BYTES if self._allowance.pause_s else _READ_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
+        watch, ended = StepWatch(), self._ended
+        self._read(nbytes)
+        self._pieces += 1
+        took, is_honest = watch.took(), self._ended > ended or self._pieces <= _PIECES
+        self._allowance.note_part(nbytes)
+        took = Took(took.processor_s + _READ_S, took.wall_s + _READ_S)
+        is_within = self._allowance.spend(took, _HONEST_S if is_honest else 0.0) > 0
+        if not is_within and (pause_s := self._allowance.pause_s):
+            self._rest(pause_s)
+
+    def _rest(self, seconds: float) -> None:
+        """Do not read for so long."""
+        if self._resting is None and not self.transport.is_closing():
+            self.transport.pause_reading()
+            self._resting = self.loop.call_later(seconds, self._end_rest)
+
+    def _end_rest(self) -> None:
+        self._resting = None
+        if not self.flow.read_paused:
+            self.transport.resume_reading()
+
+    def _read(self, nbytes: int) -> None:
         if self.waiting_since is None and self.is_idle:
             self.waiting_since = self.loop.time()
         self._overhead += nbytes
@@ -97,7 +139,7 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
         super().on_message_begin()
         if self.waiting_since is None:
             self.waiting_since = self.loop.time()
-        self._overhead = self._left = 0
+        self._overhead = self._left = self._pieces = 0
         self.scope["extensions"] = {CONNECTION: {CONNECTION: self}}
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -131,6 +173,10 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
                 self._connections.discard(self, len(body))
         super().on_body(body)
 
+    def on_message_complete(self) -> None:
+        self._ended += 1
+        super().on_message_complete()
+
     # -- how it ends
 
     def send_400_response(self, msg: str) -> None:
@@ -161,6 +207,8 @@ class Connections:
         """By address: connections that have not shown a token."""
         self._known: dict[str, dict[HttpConnection, None]] = {}
         """By principal: the others."""
+        self._allowances: dict[tuple[bool, str], Allowance] = {}
+        """By whether it is a principal or an address, and its name."""
         self._count = 0
         self._discarded = 0
         self._paused: set[HttpConnection] = set()
@@ -203,6 +251,11 @@ class Connections:
             del groups[key]
         return True
 
+    def allowance(self, connection: HttpConnection) -> Allowance:
+        """Return what counts the time of all connections of a principal, or of the strangers of an address."""
+        name = connection.source if connection.principal is None else connection.principal
+        return self._allowances.setdefault((connection.principal is not None, name), Allowance())
+
     def _make_room(self, newest: HttpConnection) -> None:
         crowds = [
             (len(group), first is not newest, first) for group in self._strangers.values() for first in [*group][:1]
@@ -237,6 +290,9 @@ class Connections:
         paused, self._paused = self._paused, set()
         for connection in paused:
             connection.transport.resume_reading()
+        for key, allowance in list(self._allowances.items()):
+            if key[1] not in (self._known if key[0] else self._strangers) and not allowance.pause_s:
+                del self._allowances[key]
         for connection in self._all():
             if connection.waiting_since is not None and now - connection.waiting_since > self._header_s:
                 connection.refuse(HTTPStatus.REQUEST_TIMEOUT)

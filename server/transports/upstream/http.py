@@ -26,9 +26,9 @@ from foretool.server.protocol import headers as http_headers
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import EVENTS, JSON, media_type
 from foretool.server.protocol.jsonrpc import Message
+from foretool.server.transports.allowance import REPLY_S, Allowance, Answers, metered
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
-from foretool.server.transports.upstream.allowance import REPLY_S, Allowance, Answers, metered
 from foretool.server.transports.upstream.base import Authorizer, Link, LinkError, Receiver
 from foretool.server.transports.upstream.http_client import (
     LOST,

@@ -29,8 +29,8 @@ from foretool._version import __version__
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import SESSION
 from foretool.server.protocol.jsonrpc import BadMessage, Message
+from foretool.server.transports.allowance import Allowance
 from foretool.server.transports.tasks import SLICE_S
-from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Authorizer, LinkError
 
 _LOSS: Final = (

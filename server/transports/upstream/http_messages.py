@@ -12,8 +12,8 @@ from foretool.server.protocol import headers as http_headers
 from foretool.server.protocol import jsonrpc, loose_messages
 from foretool.server.protocol.headers import EVENTS, JSON
 from foretool.server.protocol.jsonrpc import BadMessage, Message
+from foretool.server.transports.allowance import Allowance, Answers
 from foretool.server.transports.upstream import http_client
-from foretool.server.transports.upstream.allowance import Allowance, Answers
 from foretool.server.transports.upstream.base import Receiver
 from foretool.server.transports.upstream.http_client import names_lost_session
 from foretool.server.transports.upstream.sse import EventParser, TooLarge

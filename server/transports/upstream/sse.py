@@ -18,9 +18,9 @@ from msgspec import UNSET
 from foretool.server.protocol import loose_messages
 from foretool.server.protocol.headers import EVENTS, JSON
 from foretool.server.protocol.jsonrpc import BadMessage, Message
+from foretool.server.transports.allowance import REPLY_S, Allowance, Answers, metered
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
-from foretool.server.transports.upstream.allowance import REPLY_S, Allowance, Answers, metered
 from foretool.server.transports.upstream.base import Authorizer, Link, LinkError, Receiver
 from foretool.server.transports.upstream.http_client import (
     AuthorizedClient,

@@ -25,9 +25,9 @@ from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Message
 from foretool.server.protocol.lines import LineSplitter, TooLong
 from foretool.server.protocol.loose_messages import BrokenReply, LooseLines
 from foretool.server.system.strays import MARK, end_strays, find_descendants
+from foretool.server.transports.allowance import Allowance, StepWatch
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 from foretool.server.transports.tasks import SLICE_S
-from foretool.server.transports.upstream.allowance import Allowance, StepWatch
 from foretool.server.transports.upstream.base import LAST_LINE, Link, LinkError, Receiver
 from foretool.server.transports.upstream.loading import Loading, is_launcher
 

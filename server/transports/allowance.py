@@ -1,10 +1,14 @@
-"""How much of the event loop's time one upstream may take for what nobody asked it.
+"""How much of the event loop's time one upstream may take for what nobody asked it, and one client for requests that
+come in pieces.
 
 What is counted is time, whatever takes it: bytes that come one by one, interim answers, comments and empty events, and
 what a server writes unasked (notifications, questions, junk, replies to nothing). Clients decide how many requests
 there are, so each answer brings the time that an honest one takes. Everything else is time that belongs to the other
 upstreams: an upstream may take a tenth of the loop for it, and more for a moment. Then it is not read for a while; it
 notices because its pipe or its stream is full. Nothing is lost.
+
+Clients are counted in the same way, all connections of one together (`client/connections`): what they may take is paid
+for by requests that are whole.
 
 What answers may take is time of the processor: how long a busy machine lets us wait is no fault of the upstream. What
 goes beyond it counts with that wait, since a busy machine has less to share.

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from foretool.server.transports.upstream.allowance import (
+from foretool.server.transports.allowance import (
     BURST_S,
     BYTE_S,
     LEAST_PAUSE_S,
