@@ -117,6 +117,7 @@ def _encode_slowly(value: Any) -> bytes:
 
 
 EMPTY: Final = Raw(b"{}")
+_NULL: Final = Raw(b"null")
 
 
 def raw(value: Any) -> Raw:
@@ -359,11 +360,30 @@ def without_line_breaks(data: bytes) -> bytes:
     return data
 
 
+class _Error(msgspec.Struct):
+    """What an error says, without its data, which may be of any size."""
+
+    code: Raw
+    message: Raw
+
+
+_errors = msgspec.json.Decoder(_Error)
+_MOST_CODE: Final = 32
+"""Bytes of the code of an error."""
+
+
 def error_of(error: Raw) -> tuple[int, str]:
-    """Return the code and message of an error object; (INTERNAL_ERROR, ...) when it is malformed."""
+    """Return the code and message of an error object; (INTERNAL_ERROR, ...) when it is malformed. Its data is passed
+    over, and a message that is not a string is told as it was written."""
     try:
-        value = decode_value(error)
-        return int(value["code"]), str(value["message"])
+        try:
+            parts = _errors.decode(error)
+            code, message = parts.code, parts.message
+        except (msgspec.DecodeError, RecursionError):
+            members = fields(error)
+            code, message = members["code"], members["message"]
+        said = text(message) if json_type(message) == "string" else bytes(message).decode(errors="replace")
+        return int(decode_value(code if len(code) <= _MOST_CODE else _NULL)), said or ""
     except (LookupError, TypeError, ValueError, OverflowError):
         return INTERNAL_ERROR, "malformed error"
 

@@ -169,7 +169,7 @@ class ServerList:
         members: list[Raw] = []
         self.cut = ""
         params: dict[str, Any] = {}
-        cursors: set[str] = set()
+        cursors: set[int] = set()
         while len(cursors) < _PAGES:
             result = await self._page(connection, params)
             # Each look at a list of megabytes is a step of its own, so that calls go on in between.
@@ -183,9 +183,9 @@ class ServerList:
             if self._cut(members):
                 break
             cursor = jsonrpc.text(page.get("nextCursor"))
-            if not cursor or cursor in cursors:
+            if not cursor or hash(cursor) in cursors:
                 break
-            cursors.add(cursor)
+            cursors.add(hash(cursor))  # the cursors themselves may be as long as a message
             params = {"cursor": cursor}
         return members
 

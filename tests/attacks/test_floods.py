@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -204,6 +205,23 @@ def test_an_answer_that_is_too_large_is_refused_in_words_wherever_its_id_stands(
     assert refused["isError"] is True
     assert "larger than 8 MiB; raise max_message_mib" in refused["content"][0]["text"]
     still_serves(served)
+
+
+def spent_s(served: Served) -> float:
+    """Seconds of the processor that the proxy has taken so far."""
+    spent = Path(f"/proc/{served.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()[11:13]
+    return sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
+
+
+@requirement("trust:limits:floods", "call:error-verbatim")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the time of a process cannot be told")
+def test_the_data_of_an_error_is_passed_on_and_not_taken_apart(tmp_path: Path, cleanup: ExitStack) -> None:
+    served = serve(tmp_path, cleanup, over_stdio("wide-error"))
+    served.list_tools()
+    before = spent_s(served)
+    reply = served.reply(served.post("tools/call", {"name": "evil__go", "arguments": {}}))
+    assert (reply["error"]["code"], len(reply["error"]["data"])) == (-32000, 400_000)
+    assert spent_s(served) - before < 0.4
 
 
 @requirement("trust:limits:logs")

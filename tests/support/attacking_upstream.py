@@ -144,7 +144,7 @@ def begin(message: dict, attack: str, size: int) -> None:
     elif attack == "die-in-call":
         os._exit(3)
     else:
-        verbatim = message["params"].get("arguments", {}).get("answer")
+        verbatim = wide_error(size) if attack == "wide-error" else message["params"].get("arguments", {}).get("answer")
         reply(message, {"verbatim": verbatim} if verbatim else {"content": [{"type": "text", "text": "done"}]})
 
 
@@ -191,6 +191,11 @@ def union_bomb(number: int, steps: int) -> dict:
 def nested(depth: int) -> str:
     """Return a value that is nested too deeply for `json` to write."""
     return "[" * depth + "]" * depth
+
+
+def wide_error(size: int) -> str:
+    data = {f"k{number}": number for number in range(size or 400_000)}
+    return f'{{"jsonrpc":"2.0","id":ID,"error":{{"code":-32000,"message":"it failed","data":{json.dumps(data)}}}}}'
 
 
 def reply(message: dict, result: dict) -> None:

@@ -117,6 +117,11 @@ def test_a_malformed_error_has_some_code_and_some_words(error: bytes) -> None:
     assert words
 
 
+def test_an_error_is_told_whatever_its_message_and_its_data_are() -> None:
+    assert jsonrpc.error_of(Raw(b'{"data":{"code":2},"code":-5,"message":"a\\ud800"}')) == (-5, "a\ud800")
+    assert jsonrpc.error_of(Raw(b'{"code":1,"message":["a"]}')) == (1, '["a"]')
+
+
 @pytest.mark.parametrize("before", [0, 5, PART - 3, PART, 2 * PART + 1])
 def test_a_word_is_found_wherever_it_stands_in_a_large_value(before: int) -> None:
     assert jsonrpc.holds(Raw(b"x" * before + b"needle" + b"x" * PART), b"needle")
