@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.desk.page.access import Viewer, admits
+from foretool.desk.page.concealment import conceal, count_misses, find_misses, may_see_call
 from foretool.server.config.loader import Config
 from foretool.server.ledger.story import (
     MissStory,
@@ -36,11 +37,13 @@ _MOST: Final = 400
 """How many calls, searches and misses of one session are shown, from its beginning."""
 
 
-def read_misses(config: Config, wanted: MissFilter) -> tuple[int, list[Miss], list[MissCount]]:
+def read_misses(config: Config, viewer: Viewer, wanted: MissFilter) -> tuple[int, list[Miss], list[MissCount]]:
     """Return how many misses fit, the newest of them, and the counts by tool and cause. Raises `StorageError`."""
+    if wanted.server and not admits(config, viewer, wanted.server):
+        return 0, [], []
     with open_existing_store(config.storage) as store:
-        counts = store.calls.count_misses(wanted)
-        return sum(each.count for each in counts), store.calls.find_misses(wanted, MOST_MISSES), counts
+        counts = count_misses(store, viewer, wanted)
+        return sum(each.count for each in counts), find_misses(store, viewer, wanted, MOST_MISSES), counts
 
 
 def read_clients(config: Config, viewer: Viewer) -> list[str]:
@@ -62,7 +65,9 @@ def read_miss(config: Config, viewer: Viewer, id: int) -> MissStory | None:
     with open_existing_store(config.storage) as store:
         if (miss := store.calls.miss(id)) is None:
             return None
-        found = read_miss_story(store, miss, prompts=viewer.sees_all)
+        found = read_miss_story(
+            store, conceal(viewer, miss), lambda call: may_see_call(config, viewer, call), prompts=viewer.sees_all
+        )
     session = found.session
     if not (viewer.sees_all or (session is not None and session.profile == viewer.profile)):
         return None
@@ -124,16 +129,17 @@ def read_session(config: Config, viewer: Viewer, key: str) -> SessionPage | None
         session = store.sessions.get(key)
         if session is None or not (viewer.sees_all or session.profile == viewer.profile):
             return None
-        calls = store.browsing.calls_of(key, _MOST)
-        misses = store.browsing.misses_of(key, _MOST)
-        until = calls[-1].at if len(calls) == _MOST else time.time()
+        read = store.browsing.calls_of(key, _MOST)
+        calls = [each for each in read if may_see_call(config, viewer, each)]
+        misses = [conceal(viewer, each) for each in store.browsing.misses_of(key, _MOST)]
+        until = read[-1].at if len(read) == _MOST else time.time()
         searches = store.discoveries.of_session(key, session.started_at - 1, until)
         lists = [each for each in store.sessions.exposures(key) if each.at <= until]
     steps = [*map(tell_list, lists[:_MOST]), *map(tell_search, searches[:_MOST]), *tell_calls(calls, misses)]
     ordered = sort_steps([*steps, *tell_other_misses(calls, misses)])
     refused, failed = (sum(call.outcome in wanted for call in calls) for wanted in (("refused",), FAILED))
     shown = [tell_session(session), *ordered]
-    return SessionPage(session, shown, len(calls), refused, failed, len(misses), len(calls) == _MOST)
+    return SessionPage(session, shown, len(calls), refused, failed, len(misses), len(read) == _MOST)
 
 
 def tell_calls(calls: Sequence[Call], misses: Sequence[Miss]) -> list[StoryStep]:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.desk.page.access import Viewer, admits
+from foretool.desk.page.concealment import count_misses
 from foretool.desk.page.todo import Todo, read_todo
 from foretool.server import offline
 from foretool.server.app import App
@@ -214,7 +215,7 @@ def read_overview(config: Config, viewer: Viewer, days_back: int = DAYS) -> Over
             else count_profile(app.store.browsing.counts(viewer.profile, since, _LATEST))
         )
         wanted = MissFilter(since=since, profile=viewer.profile)
-        total, missed = add_costs(rows, ""), app.store.calls.count_misses(wanted)
+        total, missed = add_costs(rows, ""), count_misses(app.store, viewer, wanted)
         servers = [
             each for each in list_servers(app, config, {}) if viewer.sees_all or admits(config, viewer, each.name)
         ]

@@ -187,7 +187,7 @@ class Site:
     def misses(self, request: Request, viewer: Viewer) -> Response:
         query = dict(request.query_params)
         wanted = history.read_filter(query, self._words.causes, time.time(), viewer)
-        total, found, counts = history.read_misses(self._config, wanted)
+        total, found, counts = history.read_misses(self._config, viewer, wanted)
         servers, clients = history.servers_of(self._config, viewer), history.read_clients(self._config, viewer)
         return self._renderer.show(
             "misses.html", ".", viewer, total=total, kinds=say_counts(counts), misses=found, counts=counts,

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from foretool.server.calls.bridged_calls import BridgedCall
-from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, finder_of, refuse
+from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, describe_refused, finder_of, refuse
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import Gone
 from foretool.server.catalog.signatures import all_arguments, bridged, required_arguments, signature
@@ -25,7 +25,7 @@ from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.connection import Lost
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.records import Tool, ToolId
+from foretool.storage.records import Miss, Tool, ToolId
 
 _MOST_FITTING: Final = 3
 """Tools that are named to who wrote arguments without a tool."""
@@ -113,9 +113,14 @@ class ToolLookup:
         exchange = call.exchange
         if exchange.client.transport == "stdio" or self._upstreams.admits(exchange.client.profile, tool.upstream):
             return tool  # whoever starts us chooses the profile, so `Admission` says what it lacks
-        change = f"add {tool.upstream!r} to the servers of profile {exchange.client.profile.name!r}"
-        text, _ = self._unknown_text(exchange, call.name)
-        return refuse(call, tool.id, tool.upstream, "denied", change, text, self._recorder, is_unknown=True)
+        refusal = self._refuse_unknown(call)
+        assert isinstance(refusal.missed, Miss)
+        # The miss is the same as that of a name which no server has, but for what the user reads of it.
+        suggested = f"; {refusal.missed.change}" if refusal.missed.recovered == "suggested" else ""
+        change = f"add {tool.upstream!r} to the servers of profile {exchange.client.profile.name!r}{suggested}"
+        missed = replace(refusal.missed, cause="denied", change=change)
+        audited = describe_refused(call, tool.id, tool.upstream, missed.at, self._recorder)
+        return replace(refusal, missed=missed, audited=audited)
 
     def _unlisted_owner(self, exchange: Exchange, name: str) -> Upstream | None:
         """Return the upstream of the profile whose prefix a name has, if its tools are unknown."""

@@ -81,6 +81,8 @@ class Refusal(Struct, frozen=True):
     done, so a search for its words finds what was meant."""
     unreachable: tuple[Upstream, Lost] | None = None
     """The server that could not list its tools, and why; a sign-in may help."""
+    audited: Call | None = None
+    """The refused call of a tool that does not exist for this client: only the audit log has it."""
 
 
 class Wait(Struct, frozen=True):

@@ -167,6 +167,8 @@ class ToolCalls:
         settled = session.settle(missed if isinstance(missed, Missed) else None)
         if refusal.record is not None:
             self._recorder.call(refusal.record, settled.revealed)
+        if refusal.audited is not None:
+            self._recorder.audit(refusal.audited)
         if isinstance(missed, Miss) and session.has_list:
             self._recorder.miss(missed)
         self._recorder.settle(settled.new, settled.changed)

@@ -143,6 +143,7 @@ def answer(
     could_have = matter(lacks.servers, catalog, arguments.lines, is_sure=not chosen.has_map)
     missing = matter(could_have, catalog, arguments.lines, lacks.told, is_sure=False)
     told_whole = cards if wanted.is_paragraph else cards[: chosen.lined]
+    tools = sum(catalog.now.count_tools(reach).values())
     structured: dict[str, Any] = {"confidence": wanted.level, "matches": cards}
     if note := _note(lacks):
         structured["note"] = note
@@ -152,7 +153,7 @@ def answer(
         **({"absent": describe_absent(missing)} if missing else {}),
         **say_same(wanted.shared_names, chosen.twins, catalog),
         "advice": advise(
-            wanted.level, say_unknown(wanted.unknown, catalog, reach), lacks, len(catalog), calling,
+            wanted.level, say_unknown(wanted.unknown, catalog, reach), lacks, tools, calling,
             has_matches=bool(cards), has_names=len(cards) > len(told_whole),
             has_more=any(CUT in card.get("call", "") for card in (*told_whole, *nearest)), is_lookup=wanted.is_lookup,
         ),

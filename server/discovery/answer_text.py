@@ -120,8 +120,8 @@ def advise(level: Level, unknown: str, lacks: Lacks, tools: int, calling: str, *
         said.append(f'For the arguments {" or ".join(unsaid)}: discover_tools(names=["its name"]).')
     if lacks.unsearched:  # thousands of tools came at once and are still being indexed
         said.append(
-            f"{lacks.unsearched} of {tools} tools are not searched yet: if none of these fits, ask again in a few"
-            " seconds."
+            f"{min(lacks.unsearched, tools)} of {tools} tools are not searched yet: if none of these fits, ask again in"
+            " a few seconds."
         )
     elif (level in ("low", "medium") or (level == "none" and has_matches)) and not is_lookup:
         said.append("If none fits, say the task in other words, or name a server.")

@@ -251,9 +251,10 @@ class DiscoverTools:
             first_probability=predicted.first,
         )
         kept = replace(kept, id=self._recorder.discovery(kept))
+        of = sum(self._catalog.now.count_tools(reach).values())
         left_out = not ranking.ranked and ranking.total > 0
         settled = session.discovered(
-            kept, kept.id, len(self._catalog), chat, answer.unlisted, [each.tool for each in ranking.ranked],
+            kept, kept.id, of, chat, answer.unlisted, [each.tool for each in ranking.ranked],
             ranking.total, left_out, answer.callable, answer.nearest, by_words=answer.by_words,
             is_ours=is_ours, skills=[each.uri for each in skills], absent=answer.absent,
             lookup=self._look_up(arguments, answer, reach, has_read=has_read),
@@ -269,9 +270,11 @@ class DiscoverTools:
             return Lookup(is_found=True)
         for name in arguments.names:
             if (tool := self._catalog.find(name)) is not None:
-                change = reach.verdict(tool).lift or f"add {tool.upstream!r} to the servers of the profile"
-                return Lookup(is_found=False, cause="denied", change=change)
-            if (gone := self._catalog.meanings.why_gone(name)) is not None:
+                add = f"add {tool.upstream!r} to the servers of the profile"
+                change = reach.verdict(tool).lift if reach.admits(tool.upstream) else add
+                return Lookup(is_found=False, cause="denied", change=change or add)
+            gone = self._catalog.meanings.why_gone(name)
+            if gone is not None and reach.admits(gone.upstream):
                 return Lookup(is_found=False, cause=gone.cause, change=gone.change)
         return Lookup(is_found=False)
 

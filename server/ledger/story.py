@@ -5,7 +5,7 @@ The words of a miss (its cause, what revealed it, its rank and its cost) serve c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -54,7 +54,7 @@ NOTICED: Final[dict[Noticed, str]] = {
     "discovery": "discover_tools found it, and then it was called",
     "search": "discover_tools did not show it, or the client called nothing of what it showed",
     "nothing_found": "discover_tools found nothing",
-    "unknown_name": "a name was called that no server has",
+    "unknown_name": "a name was called that no server of its profile has",
     "shell": "the client's hook told of a command of its shell that does the same",
 }
 RECOVERED: Final[dict[str, str]] = {
@@ -176,6 +176,7 @@ UNKNOWN_TOOL: Final = "a search after which no tool was called"
 EMPTY_NAME: Final = 'the name ""'
 """What stands for the name of a call that gave none."""
 
+MaySee = Callable[[Call], bool]
 Kind = Literal["session", "prompt", "list", "named", "search", "miss", "call"]
 _ORDER: Final[tuple[Kind, ...]] = ("session", "prompt", "list", "named", "search", "miss", "call")
 """At one instant what was shown comes before what was done."""
@@ -243,21 +244,23 @@ class MissStory(Struct, frozen=True):
         return tuple(said)
 
 
-def read_miss_story(store: Store, miss: Miss, *, prompts: bool = True) -> MissStory:
-    """Return a miss with what stood around it. `prompts` as in `read_story`. Raises `StorageError`."""
+def read_miss_story(store: Store, miss: Miss, may_see: MaySee = lambda _: True, *, prompts: bool = True) -> MissStory:
+    """Return a miss with what stood around it. `may_see`, `prompts` as in `read_story`. Raises `StorageError`."""
     return MissStory(
         miss,
         store.sessions.get(miss.session),
         store.sessions.exposure(miss.exposure) if miss.exposure else None,
         store.discoveries.get(miss.discovery) if miss.discovery else None,
         store.calls.get(miss.call) if miss.call else None,
-        read_story(store, miss, prompts=prompts),
+        read_story(store, miss, may_see, prompts=prompts),
     )
 
 
-def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[StoryStep, ...]:
-    """Return what happened in the session of a miss before and after it, in order. `prompts`: also what the user asked;
-    on record that belongs to no session, and so to no profile."""
+def read_story(
+    store: Store, miss: Miss, may_see: MaySee = lambda _: True, *, prompts: bool = True
+) -> tuple[StoryStep, ...]:
+    """Return what happened in the session of a miss before and after it, in order. `may_see`: which calls are told of;
+    `prompts`: also what the user asked; on record that belongs to no session, and so to no profile."""
     since, until = miss.at - _BEFORE_S, miss.at + _AFTER_S
     asked = store.tasks.prompts(miss.at - _PROMPT_S, _MOST_PROMPTS, miss.at) if prompts else []
     session = store.sessions.get(miss.session)
@@ -274,7 +277,7 @@ def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[Story
     # (time, order at one time, step)
     placed = [(step.at, _ORDER.index(step.kind), step) for step in (*found, missed)]
     revealed = store.calls.get(miss.call) if miss.call else None
-    for call in store.calls.of_session(miss.session, since, until):
+    for call in filter(may_see, store.calls.of_session(miss.session, since, until)):
         is_later = revealed is None or call.id >= revealed.id
         placed.append((call.at, _ORDER.index("call" if is_later else "search"), tell_call(call)))
     ordered = sorted(placed, key=lambda each: each[:2])

@@ -356,6 +356,11 @@ class Recorder:
         """Record a call and the misses it revealed."""
         self.backlog.add(call, self._audit(call) if self._config.settings.audit else None, misses)
 
+    def audit(self, call: Call) -> None:
+        """Keep a call in the audit log alone, where that is kept."""
+        if self._config.settings.audit:
+            self.backlog.write(partial(self._store.audit.add, [self._audit(call)]), None)
+
     def _audit(self, call: Call) -> AuditEntry:
         person, client, profile = self._people.get(call.session, _UNKNOWN)
         if call.session in self._people:

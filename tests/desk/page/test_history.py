@@ -35,7 +35,7 @@ def test_a_miss_is_a_timeline_in_order(path: Path) -> None:
 
 def test_misses_are_filtered_by_what_the_form_sent(path: Path) -> None:
     def count(**query: str) -> int:
-        return history.read_misses(load(path), history.read_filter(query, CAUSES, 1000.0, ALL))[0]
+        return history.read_misses(load(path), ALL, history.read_filter(query, CAUSES, 1000.0, ALL))[0]
 
     assert (count(), count(server="sky"), count(server="calc")) == (1, 1, 0)
     assert (count(cause="budget"), count(cause="rank"), count(cause="' or 1=1")) == (1, 0, 1)
@@ -48,5 +48,5 @@ def test_a_miss_of_another_profile_is_not_there(path: Path) -> None:
         found = history.read_miss(load(path), Viewer("key", profile), 1)
         assert (found is not None) is is_there
         wanted = history.read_filter({}, CAUSES, 1000.0, Viewer("key", profile))
-        assert history.read_misses(load(path), wanted)[0] == int(is_there)
+        assert history.read_misses(load(path), Viewer("key", profile), wanted)[0] == int(is_there)
     assert history.read_clients(load(path), Viewer("key", "work")) == []

@@ -21,8 +21,10 @@ from held_fakes import NEW, hold_changes, undecided
 from foretool.desk.page import process
 from foretool.desk.page.process import PageProcess
 from foretool.server.config.loader import load
+from foretool.server.protocol import versions
 from foretool.server.protocol.headers import Headers
-from foretool.storage.records import SessionRecord
+from foretool.storage.opening import open_existing_store
+from foretool.storage.records import Miss, SessionRecord
 
 pytestmark = pytest.mark.slow  # a proxy and the process of its page
 
@@ -156,3 +158,42 @@ def _is_of(pid: int, config: Path) -> bool:
         return str(config).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
+
+
+def test_a_tool_of_another_profile_looks_on_the_page_like_one_that_exists_nowhere(config: Path, home: str) -> None:
+    """Called by name and through the bridge, and searched for by name: whoever could tell the two apart could ask for
+    any name and learn what other profiles have."""
+
+    def ask(http: httpx2.Client, number: int, tool: str, arguments: dict[str, Any]) -> str:
+        meta = {versions.META_VERSION: versions.LATEST_MODERN, versions.META_CAPABILITIES: {},
+                versions.META_CLIENT_INFO: {"name": f"client{number}", "version": "1"}}  # fmt: skip
+        params = {"name": tool, "arguments": arguments, "_meta": meta}
+        headers = {"mcp-protocol-version": versions.LATEST_MODERN, "mcp-method": "tools/call", "mcp-name": tool,
+                   "accept": "application/json, text/event-stream", "authorization": f"Bearer {CLERK}"}  # fmt: skip
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        return http.post("/mcp/work", json=body, headers=headers).text
+
+    with httpx2.Client(base_url=home, follow_redirects=True, timeout=60) as http:
+        for at, name in enumerate(("sky__forecast", "elsewhere__x")):
+            for _ in range(2):
+                ask(http, at, name, {})
+                ask(http, at, "call_tool", {"name": name, "arguments": {}})
+                ask(http, at, "discover_tools", {"names": [name]})
+        place = http.post("/ui/open", data={"token": CLERK}, headers={"origin": home}).url.path.rstrip("/")
+        pages = [http.get(f"{place}/{path}").text for path in ("", "misses", "misses?cause=denied", "sessions")]
+        misses = re.findall(r"misses/(\d+)", pages[1])
+        told = [http.get(f"{place}/misses/{number}").text for number in misses]
+        of_server = http.get(f"{place}/misses?server=sky").text
+    for each in told:
+        assert "does not have its server" not in each and "servers of" not in each
+        assert "one of 2 ranked" not in each
+    hidden, unknown = (sum(f"{name}" in each for each in told) for name in ("sky__forecast", "elsewhere__x"))
+    assert hidden == unknown > 0
+    assert "<h2>0 misses</h2>" in of_server and "<h2>0 misses</h2>" in pages[2]
+    kept = [(each.noticed, each.cause) for each in read_misses(config) if each.tool == "sky__forecast"]
+    assert ("unknown_name", "denied") in kept, "the owner still reads why"
+
+
+def read_misses(config: Path) -> list[Miss]:
+    with open_existing_store(load(config).storage) as store:
+        return store.calls.misses()
