@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretool.storage.engine import StorageError
 from foretool.storage.places import MEMORY, ServerAddress, StorePlace, is_address, read_place
+from foretool.storage.sqlite import connecting
 from foretool.storage.sqlite.connecting import examine
 from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.sqlite.files import find_exposure, find_open_files
@@ -53,11 +54,19 @@ def open_serving_store(place: StorePlace | str, *, busy_ms: int = 250) -> Store:
 
 
 def open_existing_store(place: StorePlace) -> Store:
-    """Open the store at `place` for reading; if there is none yet, open an empty one in memory instead."""
+    """Open the store at `place` for reading; if there is none yet, open an empty one in memory instead. Raises
+    `StorageError`, also where there is none and no proxy can create it."""
     if not isinstance(place, ServerAddress):
+        require_place(place)
         return open_store(place if place.exists() else MEMORY)
     database = _server_engine(place).open(place, 250, creates=False)
     return open_store(MEMORY) if database is None else Store(database)
+
+
+def require_place(place: Path) -> None:
+    """Raise `StorageError` if there is no file of a store, and none can be created."""
+    if not place.exists():
+        connecting.require_place(place)
 
 
 def store_exists(place: StorePlace) -> bool:

@@ -13,6 +13,7 @@ from foretool.server.config.loader import load
 from foretool.server.ledger.conditions import CONDITIONS
 from foretool.server.ledger.story import CAUSES, NOTICED
 from foretool.server.system import interrupts
+from foretool.storage.opening import open_existing_store
 
 
 @click.command("page")
@@ -42,8 +43,11 @@ def command(path: Path | None, port: int, behind: str | None) -> int:
     def tell(link: str) -> None:
         click.echo(f"{link}\nOpen this link in a browser; it works once. Ctrl-C ends the page.")
 
+    config = load(path)
+    with open_existing_store(config.storage):
+        pass  # one that cannot be used is said here, and not on each page
     try:
-        interrupts.run(serve_page(load(path), words, port, tell))
+        interrupts.run(serve_page(config, words, port, tell))
     except OSError as error:
         return complain(f"page: port {port} cannot be had ({error.strerror}); choose another with --port", WRONG)
     return 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,7 +12,7 @@ from foretool.server.recording.notes import ProxyJob
 from foretool.server.recording.store_watch import ELSEWHERE, find_full_disk, find_trouble
 from foretool.server.setup.installation import fit_hint
 from foretool.storage.engine import StorageError
-from foretool.storage.opening import examine_store, exposure, open_files
+from foretool.storage.opening import examine_store, exposure, open_files, require_place
 from foretool.storage.places import ServerAddress, StorePlace
 
 CHECK_S: Final = 5.0
@@ -119,14 +117,11 @@ def _check_exposure(path: Path) -> Iterator[Finding]:
 
 
 def _check_place(path: Path) -> Finding:
-    """Check whether a new file can be created at this path, by making a folder there and removing it."""
-    nearest = next(parent for parent in path.parents if parent.exists())
+    """Check whether a new file can be created at this path."""
     try:
-        # Permissions alone say too little: a disk may be read-only, and /proc takes no files from anybody.
-        os.rmdir(tempfile.mkdtemp(dir=nearest, prefix=".foretool-"))  # noqa: PTH106  # the same, without a second object
-    except OSError as error:
-        what = f"{path}: cannot be created in {nearest} ({error.strerror})"
-        return problem("storage", Code.STORAGE_UNUSABLE, what, ELSEWHERE)
+        require_place(path)
+    except StorageError as error:
+        return say_refused(str(error))
     what, do = find_full_disk(path)
     if what:
         return problem("storage", Code.STORAGE_UNUSABLE, what, do)

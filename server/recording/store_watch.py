@@ -48,9 +48,10 @@ def find_full_disk(place: StorePlace) -> tuple[str, str]:
         return "", ""
     nearest = next((parent for parent in place.parents if parent.exists()), None)
     try:
-        is_full = nearest is not None and disk_usage(nearest).free < _LEAST_FREE
+        disk = disk_usage(nearest) if nearest is not None else None
     except OSError:
-        is_full = False
+        disk = None
+    is_full = disk is not None and disk.total > 0 and disk.free < _LEAST_FREE  # /proc has no room, and is not full
     if not is_full:
         return "", ""
     what = f"the disk of {nearest} is full"

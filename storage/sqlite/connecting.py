@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
@@ -41,9 +42,25 @@ def is_full(path: Location) -> bool:
     """Return whether the disk of a file takes nothing more. SQLite calls it an I/O error where it cannot make
     `-shm`."""
     try:
-        return disk_usage(Path(path).parent).free < _LEAST_FREE
+        disk = disk_usage(Path(path).parent)
     except OSError:
         return False
+    return disk.total > 0 and disk.free < _LEAST_FREE  # /proc has no room at all, and is not full
+
+
+def require_place(path: Path) -> None:
+    """Raise `StorageError` if a file that is not there yet cannot be created: a folder is made there and removed again.
+    Permissions alone say too little: a disk may be read-only, and /proc takes no files from anybody."""
+    nearest = next(parent for parent in path.parents if parent.exists())
+    try:
+        os.rmdir(tempfile.mkdtemp(dir=nearest, prefix=".foretool-"))  # noqa: PTH106  # the same, without a second object
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise _say_read_only(path) from None
+        if error.errno == errno.ENOSPC:
+            return  # it is full, which whoever writes says
+        message = f'cannot be created in {nearest} ({error.strerror}); set "storage" to a place that can be written'
+        raise StorageError(f"{path}: {message}", lost=True) from None
 
 
 def is_read_only(path: Location) -> bool:

@@ -17,6 +17,8 @@ from foretool.server.config.codes import Code
 from foretool.storage.opening import open_store
 from foretool.storage.places import ServerAddress
 
+FULL = SimpleNamespace(free=4096, total=1 << 30)
+
 
 def storage(path: Path) -> list[tuple[str, str]]:
     return [(each.severity, each.what.removeprefix(f"{path}: ")) for each in check_storage(path)]
@@ -29,14 +31,18 @@ def test_a_file_not_there_yet_is_fine_where_it_can_be_made(tmp_path: Path) -> No
 
 
 def test_a_full_disk_takes_no_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foretool.server.recording.store_watch.disk_usage", lambda folder: SimpleNamespace(free=4096))
+    monkeypatch.setattr(
+        "foretool.server.recording.store_watch.disk_usage", lambda folder: SimpleNamespace(free=4096, total=1 << 30)
+    )
     ((severity, what),) = storage(tmp_path / "foretool.sqlite3")
     assert severity == "error" and what == f"cannot be created: the disk of {tmp_path} is full"
 
 
 def test_a_file_on_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(write_config(tmp_path)).close()
-    monkeypatch.setattr("foretool.server.recording.store_watch.disk_usage", lambda folder: SimpleNamespace(free=4096))
+    monkeypatch.setattr(
+        "foretool.server.recording.store_watch.disk_usage", lambda folder: SimpleNamespace(free=4096, total=1 << 30)
+    )
     ((severity, what),) = storage(tmp_path / "foretool.sqlite3")
     assert severity == "error" and what == f"the disk of {tmp_path} is full: nothing more is recorded or learned"
 
@@ -104,7 +110,9 @@ def test_a_full_disk_is_said_by_status_and_by_the_bare_command(
 ) -> None:
     path = write_config(tmp_path)
     fill(path).close()
-    monkeypatch.setattr("foretool.server.recording.store_watch.disk_usage", lambda folder: SimpleNamespace(free=4096))
+    monkeypatch.setattr(
+        "foretool.server.recording.store_watch.disk_usage", lambda folder: SimpleNamespace(free=4096, total=1 << 30)
+    )
     for command in (["status"], []):
         assert run([*command, "--config", str(path)]) == 1
         out = capsys.readouterr().out
@@ -113,3 +121,18 @@ def test_a_full_disk_is_said_by_status_and_by_the_bare_command(
     assert "Next: foretool doctor\n      says why nothing can be stored" in out
     assert run(["status", "--json", "--config", str(path)]) == 1
     assert said in json.loads(capsys.readouterr().out)["disk_full"]
+
+
+@pytest.mark.parametrize("command", ["status", "misses", "export calls", "tools", "page", "learn"])
+@pytest.mark.parametrize("folder", ["/proc/foretool", sys.executable])
+def test_no_command_calls_a_place_healthy_that_takes_no_file(
+    folder: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if folder.startswith("/proc") and sys.platform != "linux":
+        pytest.skip("has no /proc")
+    path = write_config(tmp_path, storage=f"{folder}/foretool.sqlite3")
+    assert run([*command.split(), "--config", str(path)]) != 0
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "does not exist yet" not in said and "No misses" not in said and "full" not in said
+    assert f"{folder}/foretool.sqlite3" in said
+    assert any(why in said for why in ("cannot be created", "No such file", "no folder"))

@@ -82,7 +82,7 @@ def test_an_input_output_error_on_a_full_disk_says_that_it_is_full(
 ) -> None:
     failed = error(sqlite3.SQLITE_IOERR, "disk I/O error")
     assert "disk I/O error; nothing was written, try again" in str(explain_error(failed, tmp_path / "s.sqlite3", 250))
-    monkeypatch.setattr(connecting, "disk_usage", lambda folder: SimpleNamespace(free=0))
+    monkeypatch.setattr(connecting, "disk_usage", lambda folder: SimpleNamespace(free=0, total=1 << 30))
     found = explain_error(failed, tmp_path / "s.sqlite3", 250)
     assert str(found) == f"{tmp_path / 's.sqlite3'}: disk full; nothing was written, free some space"
     assert found.temporary
@@ -160,6 +160,8 @@ def test_on_a_full_disk_nobody_is_told_to_move_the_file_away(tmp_path: Path, mon
     monkeypatch.setattr("foretool.storage.sqlite.connecting.schema_version", fail)
     with pytest.raises(StorageError, match="cannot be read"):
         examine(path, 5.0)
-    monkeypatch.setattr("foretool.storage.sqlite.connecting.disk_usage", lambda folder: SimpleNamespace(free=0))
+    monkeypatch.setattr(
+        "foretool.storage.sqlite.connecting.disk_usage", lambda folder: SimpleNamespace(free=0, total=1 << 30)
+    )
     with pytest.raises(StorageError, match="disk full; nothing was written, free some space"):
         examine(path, 5.0)
