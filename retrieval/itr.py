@@ -7,10 +7,9 @@
     3.8  cache by task signature                              `Signatures`
     10   Algorithm 1, and the telemetry of section 12         `bench/papers/published/itr.py`
 
-Where the paper names no number (weights, M, B, tau, the factor of an expansion) `Parameters` has that of its authors'
-implementation (github.com/uriafranko/ITR), which also brings BM25 into the range of a cosine by its best score.
-`server/discovery/agent_step.py` serves another form: it ranks with `pipeline.py` and fills the budget down the ranking,
-not by score per token, which favours short tools (`python -m bench.papers.itr` prints both).
+Where the paper names no number (tau, the factor of an expansion) this has that of its authors' implementation
+(github.com/uriafranko/ITR). The budget is filled by gain, not by gain per token, which favours short tools (`python -m
+bench.papers.itr` prints both).
 """
 
 from __future__ import annotations
@@ -45,28 +44,10 @@ NOTE: Final = (
 """The routing note (3.6)."""
 
 
-class Parameters(Struct, frozen=True, kw_only=True):
-    """The numbers that the method leaves open."""
-
-    dense: float = 0.4
-    sparse: float = 0.3
-    cross: float = 0.3
-    """w1, w2, w3 of eq. 3."""
-    top_instructions: int = 20
-    top_tools: int = 15
-    """M_A, M_B."""
-    instructions: int = 4
-    tools: int = 2
-    """K_A, K_B (section 7: "start with K_A = 4, K_B = 2")."""
-    budget: int = 2000
-    """B: the tokens of everything except the user's words and the history."""
-    threshold: float = 0.7
-    """tau."""
-    expansion: float = 2.0
-    """What K_B and B are multiplied by when the tools do not suffice."""
-
-
-PUBLISHED: Final = Parameters()
+THRESHOLD: Final = 0.7
+"""tau: the tools of a step that are rated lower do not suffice."""
+EXPANSION: Final = 2.0
+"""What K_B and B are multiplied by when the tools do not suffice."""
 
 _SURE: Final = 0.75
 """The least probability at which a domain counts: a few of its words, or one that several examples have."""
@@ -98,23 +79,14 @@ class Selected(Struct, frozen=True):
 
 
 def select(
-    candidates: Sequence[Candidate],
-    budget: int,
-    most: Mapping[Kind, int],
-    pinned: Sequence[Candidate] = (),
-    *,
-    per_token: bool = True,
+    candidates: Sequence[Candidate], budget: int, most: Mapping[Kind, int], pinned: Sequence[Candidate] = ()
 ) -> Selected:
-    """Apply eq. 4 greedily: pinned candidates, then by gain per token while the budget lasts, `most` of each kind. One
-    that is too big for what is left, or has no gain, is passed over. Without `per_token` the gain alone orders them."""
-
-    def worth(each: Candidate) -> float:
-        return each.gain / max(each.tokens, 1) if per_token else each.gain
-
+    """Apply eq. 4 greedily: pinned candidates, then by gain while the budget lasts, `most` of each kind. One that is
+    too big for what is left, or has no gain, is passed over."""
     fixed = {(each.kind, each.id): each for each in pinned}
-    others = sorted((each for each in candidates if (each.kind, each.id) not in fixed), key=worth, reverse=True)
+    gaining = [each for each in candidates if each.gain > 0.0 and (each.kind, each.id) not in fixed]
+    gaining.sort(key=lambda each: each.gain, reverse=True)
     used = sum(each.tokens for each in fixed.values())
-    gaining = [each for each in others if each.gain > 0.0]
     taken = fill_budget(gaining, lambda each: each.tokens, budget - used, kind=lambda each: each.kind, most=most)
     shown = [*fixed.values(), *taken]
     return Selected(
@@ -155,21 +127,16 @@ def cited(fragment: Fragment) -> str:
 
 
 def widen(
-    before: Selected,
-    candidates: Sequence[Candidate],
-    pinned: Sequence[Candidate] = (),
-    parameters: Parameters = PUBLISHED,
-    *,
-    per_token: bool = True,
+    before: Selected, candidates: Sequence[Candidate], pinned: Sequence[Candidate], budget: int, tools: int
 ) -> Selected:
     """ExpandOrDiscover: select more tools under a larger budget; if that brings none, fall back to the catalog. The
-    instructions stay as they are, because it is the tools that did not suffice."""
+    instructions stay as they are, because it is the tools that did not suffice. `budget`, `tools`: what there was."""
     kept = [each for each in candidates if each.kind == "tool" or each.id in before.instructions]
     most: dict[Kind, int] = {
         "instruction": len(before.instructions),
-        "tool": ceil(parameters.expansion * max(parameters.tools, len(before.tools))),
+        "tool": ceil(EXPANSION * max(tools, len(before.tools))),
     }
-    after = select(kept, round(parameters.expansion * parameters.budget), most, pinned, per_token=per_token)
+    after = select(kept, round(EXPANSION * budget), most, pinned)
     return replace(after, fallback="expand" if set(after.tools) - set(before.tools) else "discover")
 
 
@@ -244,9 +211,3 @@ class Signatures(Generic[T]):
         if self.get(key, version) is None and len(self._kept) >= self._most:
             self._kept.popitem(last=False)
         self._kept[key] = value
-
-
-def task_signature(query: str) -> tuple[str, ...]:
-    """Return the words of a task without their order and endings; tasks with the same signature count as the same
-    task."""
-    return tuple(sorted(set(terms(query))))

@@ -24,7 +24,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 from msgspec import Struct
 
 from foretool._version import __version__
-from foretool.retrieval.itr import PUBLISHED
+from foretool.retrieval.itr import THRESHOLD
 from foretool.server.app import App
 from foretool.server.catalog.definitions import write_definition
 from foretool.server.clients.client import Client
@@ -152,7 +152,7 @@ class Foretool:
         *,
         profile: str = "",
         name: str = "foretool library",
-        threshold: float = PUBLISHED.threshold,
+        threshold: float = THRESHOLD,
         patience_s: float = 30.0,
     ) -> None:
         """`config`: the file, its content, or a config that was read; None for the file that the command line takes.

@@ -24,13 +24,14 @@ from typing import NamedTuple
 
 from bench import metrics
 from bench.datasets import Task
+from bench.papers.published.itr import PUBLISHED, per_token
 from bench.reports import Row, mean_row, print_row
 from bench.retrieval import ranking
 from bench.retrieval.itr_ranking import Scores, open_cross_encoder, published
 from bench.retrieval.pool import Pool
 from foretool.retrieval import itr
 from foretool.retrieval.confidence import judge
-from foretool.retrieval.itr import PUBLISHED, Candidate
+from foretool.retrieval.itr import Candidate
 from foretool.retrieval.ranking import Query
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
@@ -89,7 +90,8 @@ def _shown(
 ) -> list[ToolId]:
     candidates = [Candidate(tool, "tool", min(sizes[tool], cap), score) for tool, score in scores]
     most: dict[itr.Kind, int] = {} if way.most is None else {"tool": way.most}
-    selected = itr.select(candidates, round(budget * way.factor), most, per_token=way.per_token)
+    given = per_token(candidates) if way.per_token else candidates
+    selected = itr.select(given, round(budget * way.factor), most)
     return [ToolId(tool) for tool in selected.tools]
 
 

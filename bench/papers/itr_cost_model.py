@@ -12,8 +12,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from bench.options import add_json, make_parser
+from bench.papers.published.itr import PUBLISHED
 from bench.reports import Row, print_row
-from foretool.retrieval.itr import PUBLISHED
 
 WINDOW = 1_000_000
 HISTORY = 2_000

@@ -25,7 +25,7 @@ from bench.datasets import tool_of
 from bench.kept_encoder import KeptEncoder
 from bench.papers.itr_steps import Catalogue, Step
 from bench.papers.published.cross_encoder import CrossEncoder
-from bench.papers.published.itr import Corpora, Item, Itr, Scorer
+from bench.papers.published.itr import PUBLISHED, Corpora, Item, Itr, Parameters, Scorer
 from bench.retrieval.itr_ranking import Signals
 from bench.retrieval.pool import Pool
 from foretool.learning.encoded_texts import EncodedTexts
@@ -33,7 +33,6 @@ from foretool.retrieval import tokens
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.encoders import Weights
 from foretool.retrieval.fragments import Fragment, fragments
-from foretool.retrieval.itr import PUBLISHED, Parameters
 from foretool.retrieval.ranking import Query
 from foretool.server.app import App
 from foretool.server.catalog.embedding import open_shipped_vectors, texts_to_embed

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from math import exp
 
 from bench.papers.published.cross_encoder import CrossEncoder
-from bench.papers.published.itr import retrieve
+from bench.papers.published.itr import PUBLISHED, retrieve
 from bench.retrieval.pool import Pool
 from foretool.desk.replay.rankings import bm25_scores
 from foretool.retrieval.encoders import EncoderError
-from foretool.retrieval.itr import PUBLISHED
 from foretool.storage.records import ToolId
 
 Scores = Callable[[str], list[tuple[ToolId, float]]]

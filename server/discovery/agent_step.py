@@ -1,9 +1,7 @@
 """Plans one step of an agent as ITR does: instructions and tools under one budget, and the prompt for them.
 
-Serves `step()` of the library and the prompt `assemble_step`. The algorithm is in `retrieval/itr.py`. Two things differ
-from the paper. The gain of a tool is the gate's probability over its rank, and the gain of an instruction is the share
-of the query's words that it has. The budget is filled by gain, not by gain per token (`python -m bench.papers.itr`
-compares the two).
+Serves `step()` of the library and the prompt `assemble_step`. The algorithm is in `retrieval/itr.py`. The gain of a
+tool is the gate's probability over its rank, and that of an instruction is the share of the query's words that it has.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from msgspec.structs import replace
 
 from foretool.retrieval import itr
 from foretool.retrieval.fragments import Fragment, fit_fragment
-from foretool.retrieval.itr import Candidate, Domains, Fallback, Parameters, Selected, Signatures
+from foretool.retrieval.itr import Candidate, Domains, Fallback, Selected, Signatures
 from foretool.retrieval.ranking import Query, Ranking, task_lines
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
@@ -151,8 +149,8 @@ class AgentSteps:
         found, the names of hidden tools."""
         started = time.perf_counter()
         budget = plan.budget - self._fixed_tokens(profile)
-        parameters = Parameters(budget=budget, tools=max(len(plan.tools), _TOOLS // 2))
-        selected = itr.widen(plan.selected, plan.candidates, plan.pinned, parameters, per_token=False)
+        tools = max(len(plan.tools), _TOOLS // 2)
+        selected = itr.widen(plan.selected, plan.candidates, plan.pinned, budget, tools)
         wider = self._assemble(replace(plan, selected=selected, budget=2 * plan.budget), profile)
         return replace(wider, sufficiency=sufficiency, cached=False, took_ms=(time.perf_counter() - started) * 1000)
 
@@ -177,7 +175,7 @@ class AgentSteps:
         # A missing tool costs more than a missing text: texts are sure of their share alone.
         matched = [*skills, *(hit.fragment for hit in hits)]
         reserved = sum(map(_cited_tokens, _fit_texts(matched, left // _SHARE)))
-        selected = itr.select(tools, left - reserved, {"tool": most}, pinned, per_token=False)
+        selected = itr.select(tools, left - reserved, {"tool": most}, pinned)
         # A tool may have found no room, and then its server has nothing to say.
         if (given := self._servers_of(each.id for each in tools if each.id in selected.tools)) != servers:
             hits = self._instructions.find(query.lines, profile, given)

@@ -7,7 +7,7 @@ from requirements import requirement
 
 from foretool.retrieval import itr
 from foretool.retrieval.fragments import Fragment
-from foretool.retrieval.itr import ELSE, Candidate, Domains, Parameters, Selected, Signatures
+from foretool.retrieval.itr import ELSE, Candidate, Domains, Selected, Signatures
 
 
 def tool(id: str, tokens: int, gain: float) -> Candidate:
@@ -19,14 +19,12 @@ def instruction(id: str, tokens: int, gain: float) -> Candidate:
 
 
 @requirement("itr:selection")
-def test_equation_4_greedily_by_gain_per_token_over_tools_and_instructions() -> None:
-    # Per token: a .9/300 = .003, b .5/100 = .005, i .6/150 = .004, c .2/200 = .001. So b, i, a: 100 + 150 + 300 = 550.
+def test_equation_4_greedily_by_gain_over_tools_and_instructions() -> None:
+    # By gain: a .9, i .6, b .5, c .2. So a, i, b: 300 + 150 + 100 = 550.
     given = [tool("a", 300, 0.9), tool("b", 100, 0.5), instruction("i", 150, 0.6), tool("c", 200, 0.2)]
-    assert itr.select(given, 550, {}) == Selected(("i",), ("b", "a"), 550)
-    # With 400 tokens a does not fit after b and i, and c (100 + 150 + 200 = 450) does not either.
-    assert itr.select(given, 400, {}) == Selected(("i",), ("b",), 250)
-    # By gain alone a comes first, then only b fits.
-    assert itr.select(given, 400, {}, per_token=False) == Selected((), ("a", "b"), 400)
+    assert itr.select(given, 550, {}) == Selected(("i",), ("a", "b"), 550)
+    # With 400 tokens i does not fit after a, and b does.
+    assert itr.select(given, 400, {}) == Selected((), ("a", "b"), 400)
 
 
 @requirement("itr:selection")
@@ -73,10 +71,9 @@ def test_the_users_own_safety_text_stands_in_place_of_ours_and_a_servers_does_no
 @requirement("itr:sufficiency")
 def test_widening_doubles_the_tools_and_keeps_the_instructions() -> None:
     given = [*(tool(name, 100, 1.0 - place / 10) for place, name in enumerate("abcdef")), instruction("i", 100, 0.95)]
-    parameters = Parameters(budget=400, tools=2, instructions=1)
     first = itr.select(given, 400, {"tool": 2, "instruction": 1})
     assert first == Selected(("i",), ("a", "b"), 300)
-    wider = itr.widen(first, given, (), parameters)
+    wider = itr.widen(first, given, (), 400, 2)
     assert wider == Selected(("i",), ("a", "b", "c", "d"), 500, "expand")
 
 
@@ -84,7 +81,7 @@ def test_widening_doubles_the_tools_and_keeps_the_instructions() -> None:
 def test_where_widening_brings_no_tool_the_catalog_is_shown() -> None:
     given = [tool("a", 100, 0.9)]
     first = itr.select(given, 400, {"tool": 2})
-    assert itr.widen(first, given).fallback == "discover"
+    assert itr.widen(first, given, (), 400, 2).fallback == "discover"
     assert itr.summary(["a", "bb", "ccc"], 5, len) == "Other tools: a, bb and 1 more."
     assert itr.summary(["a"], 5, len) == "Other tools: a."
     assert itr.summary([], 5, len) == ""
@@ -100,10 +97,6 @@ def test_the_cache_forgets_the_least_used_and_everything_when_the_content_change
     assert [cache.get((key,), 1) for key in "abc"] == ["A", None, "C"]
     assert cache.get(("a",), 2) is None
     assert cache.get(("a",), 1) is None
-
-
-def test_a_signature_is_the_words_whatever_their_order_and_endings() -> None:
-    assert itr.task_signature("Creating the issues") == itr.task_signature("issue: create") == ("creat", "issu")
 
 
 # Domains by naive Bayes, on a case computed by hand

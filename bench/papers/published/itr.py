@@ -1,6 +1,8 @@
 """ITR as published: the scores of eq. 3, and Algorithm 1 over two corpora.
 
-The algorithm selects, assembles and asks, and widens once where the tools do not suffice.
+The algorithm selects, assembles and asks, and widens once where the tools do not suffice. Where the paper names no
+number (weights, M, B, tau, the factor of an expansion) `Parameters` has that of its authors' implementation
+(github.com/uriafranko/ITR), which also brings BM25 into the range of a cosine by its best score.
 
 `server/discovery/agent_step.py` serves the same loop over the proxy's own ranking and catalog.
 """
@@ -8,29 +10,64 @@ The algorithm selects, assembles and asks, and widens once where the tools do no
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.retrieval.fragments import Fragment, is_overlay
 from foretool.retrieval.itr import (
-    PUBLISHED,
+    EXPANSION,
+    THRESHOLD,
     Candidate,
     Fallback,
     Kind,
-    Parameters,
     Selected,
     Signatures,
     assemble,
     select,
     summary,
-    task_signature,
     widen,
 )
 from foretool.retrieval.tokens import estimate
+from foretool.retrieval.words import terms
 
 T = TypeVar("T")
+
+
+class Parameters(Struct, frozen=True, kw_only=True):
+    """The numbers that the method leaves open."""
+
+    dense: float = 0.4
+    sparse: float = 0.3
+    cross: float = 0.3
+    """w1, w2, w3 of eq. 3."""
+    top_instructions: int = 20
+    top_tools: int = 15
+    """M_A, M_B."""
+    instructions: int = 4
+    tools: int = 2
+    """K_A, K_B (section 7: "start with K_A = 4, K_B = 2")."""
+    budget: int = 2000
+    """B: the tokens of everything except the user's words and the history."""
+    threshold: float = THRESHOLD
+    """tau."""
+    expansion: float = EXPANSION
+    """What K_B and B are multiplied by when the tools do not suffice."""
+
+
+PUBLISHED: Final = Parameters()
+
+
+def per_token(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates with their gain per token, which eq. 4 fills the budget by."""
+    return [replace(each, gain=each.gain / max(each.tokens, 1)) for each in candidates]
+
+
+def task_signature(query: str) -> tuple[str, ...]:
+    """Return the words of a task without their order and endings; tasks with the same signature count as the same
+    task."""
+    return tuple(sorted(set(terms(query))))
 
 
 # Scores, section 3.3
@@ -160,13 +197,14 @@ class Itr:
         candidates = self._candidates(query)
         parameters = self._parameters()
         most: dict[Kind, int] = {"instruction": parameters.instructions, "tool": parameters.tools}
-        selected = select(candidates, parameters.budget, most, pinned, per_token=self._per_token)
+        selected = select(candidates, parameters.budget, most, pinned)
         self._cache.put(key, self.corpora.version, (selected, candidates))
         return selected, candidates, False
 
     def widen(self, query: str, selected: Selected, candidates: Sequence[Candidate]) -> Selected:
         """Run line 8: what is shown where the model finds that the tools do not suffice."""
-        return widen(selected, candidates, self._pinned(query), self._parameters(), per_token=self._per_token)
+        parameters = self._parameters()
+        return widen(selected, candidates, self._pinned(query), parameters.budget, parameters.tools)
 
     def tokens(self, selected: Selected) -> int:
         """Return the tokens of a step: overlay and routing note, instructions, tools."""
@@ -203,7 +241,7 @@ class Itr:
         fragments = retrieve(query, corpora.instruction_scorer, parameters.top_instructions, parameters)
         tools = retrieve(query, corpora.tool_scorer, parameters.top_tools, parameters)
         texts, items = corpora.fragments, corpora.tools
-        return [
+        found = [
             *(
                 Candidate(texts[place].id, "instruction", texts[place].tokens, score)
                 for place, score in fragments
@@ -211,6 +249,7 @@ class Itr:
             ),
             *(Candidate(items[place].id, "tool", items[place].tokens, score) for place, score in tools),
         ]
+        return per_token(found) if self._per_token else found
 
     def _overlay(self) -> list[Fragment]:
         """Return whether a fragment is always on, whatever the query."""

@@ -7,9 +7,22 @@ from collections.abc import Sequence
 import pytest
 from requirements import requirement
 
-from bench.papers.published.itr import Corpora, Item, Itr, Reply, Scorer, Telemetry, hybrid, retrieve, unit
+from bench.papers.published.itr import (
+    Corpora,
+    Item,
+    Itr,
+    Parameters,
+    Reply,
+    Scorer,
+    Telemetry,
+    hybrid,
+    per_token,
+    retrieve,
+    task_signature,
+    unit,
+)
 from foretool.retrieval.fragments import Fragment
-from foretool.retrieval.itr import Parameters
+from foretool.retrieval.itr import Candidate, Selected, select
 
 pytestmark = pytest.mark.anyio
 
@@ -54,6 +67,24 @@ class Table:
     def cross(self, query: str, places: Sequence[int]) -> list[float] | None:
         self.judged = list(places)
         return None if self._cross is None else [self._cross[place] for place in places]
+
+
+@requirement("itr:selection")
+def test_equation_4_by_gain_per_token() -> None:
+    # a .9/300 = .003, b .5/100 = .005, i .6/150 = .004, c .2/200 = .001. So b, i, a: 100 + 150 + 300 = 550.
+    given = per_token(
+        [
+            Candidate("a", "tool", 300, 0.9), Candidate("b", "tool", 100, 0.5),
+            Candidate("i", "instruction", 150, 0.6), Candidate("c", "tool", 200, 0.2),
+        ]
+    )  # fmt: skip
+    assert select(given, 550, {}) == Selected(("i",), ("b", "a"), 550)
+    # With 400 tokens a does not fit after b and i, and c (100 + 150 + 200 = 450) does not either.
+    assert select(given, 400, {}) == Selected(("i",), ("b",), 250)
+
+
+def test_a_signature_is_the_words_whatever_their_order_and_endings() -> None:
+    assert task_signature("Creating the issues") == task_signature("issue: create") == ("creat", "issu")
 
 
 @requirement("itr:scores")
