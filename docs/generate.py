@@ -22,6 +22,7 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parent))
 
 import client_pages
+import sqlite_schema
 
 from foretool.fleet.telemetry import conventions
 from foretool.server.commands.group import SECTIONS, root
@@ -243,7 +244,7 @@ def main(arguments: list[str]) -> int:
     wanted = {page: render(page.read_text(encoding="utf-8")) for page in PAGES} | {
         **client_pages.write_pages(),
         EXPLANATIONS: write_explanations(),
-        migrations.SCHEMA: migrations.write_schema(),
+        migrations.SCHEMA: sqlite_schema.write_schema(),
     }
     stale = [page for page in wanted if not page.exists() or page.read_text(encoding="utf-8") != wanted[page]]
     for page in stale:

@@ -12,7 +12,6 @@ come the rows, each a hash of a line of `known_tools.tsv` and the numbers in 8 b
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
 from hashlib import blake2b
 from math import sqrt
 from pathlib import Path
@@ -36,10 +35,9 @@ FILE: Final = Path(__file__).with_name("known_vectors.bin")
 _NEARLY_ALL: Final = 0.9
 """How much of the words of two definitions has to be the same: then a vector of the one serves the other."""
 _HASH_BYTES: Final = 8
-_LARGEST: Final = 127
 
 
-class _Head(Struct):
+class Head(Struct):
     encoder: str
     dimension: Annotated[int, Meta(ge=1)]
 
@@ -51,7 +49,7 @@ class KnownVectors:
         """Read the bytes of a file. Raises ValueError where they are not all there."""
         head, _, rows = data.partition(b"\n")
         try:
-            read = msgspec.json.decode(head, type=_Head)
+            read = msgspec.json.decode(head, type=Head)
         except msgspec.DecodeError as error:
             raise ValueError(f"its first line is damaged: {error}") from None
         self.encoder = read.encoder
@@ -65,10 +63,6 @@ class KnownVectors:
             rows[at : at + _HASH_BYTES]: at + _HASH_BYTES for at in range(0, len(rows), self._size)
         }  # fmt: skip
 
-    def has(self, tool: KnownTool) -> bool:
-        """Return whether a known tool has a vector."""
-        return _hash(tool) in self._starts
-
     def find(self, document: Document) -> bytes | None:
         """Return the vector of a tool as the bytes of float32; None for a tool that is not nearly a known one."""
         known = self._tools.find(document) if document.wordings else None
@@ -76,7 +70,7 @@ class KnownVectors:
             return None
         if share_in_common(sketch_definition(document), known.sketch) < _NEARLY_ALL:
             return None
-        start = self._starts.get(_hash(known))
+        start = self._starts.get(hash_of(known))
         return None if start is None else _unpack(self._rows[start : start + self._size - _HASH_BYTES])
 
 
@@ -85,20 +79,9 @@ def read_file() -> KnownVectors:
     return KnownVectors(FILE.read_bytes(), known_tools())
 
 
-def encode_vectors(encoder: str, dimension: int, vectors: Iterable[tuple[KnownTool, Iterable[float]]]) -> bytes:
-    """Return the bytes of a file with these vectors."""
-    rows = sorted(_hash(tool) + _pack(vector) for tool, vector in vectors)
-    return msgspec.json.encode(_Head(encoder, dimension)) + b"\n" + b"".join(rows)
-
-
-def _hash(tool: KnownTool) -> bytes:
+def hash_of(tool: KnownTool) -> bytes:
+    """Return what the row of a tool begins with."""
     return blake2b(write_line(tool).encode(), digest_size=_HASH_BYTES).digest()
-
-
-def _pack(vector: Iterable[float]) -> bytes:
-    numbers = list(vector)
-    scale = _LARGEST / max(map(abs, numbers))
-    return array("b", (round(scale * each) for each in numbers)).tobytes()
 
 
 def _unpack(data: bytes) -> bytes:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from bench.learning.known_tools import read_documents
@@ -20,7 +22,7 @@ from bench.options import make_parser
 from foretool.retrieval.document import MAX_SERVER_TEXT, Document, embedded_text, with_english
 from foretool.retrieval.encoders import MANIFEST, open_encoder
 from foretool.retrieval.known_tools import KnownTool, known_tools
-from foretool.retrieval.known_vectors import FILE, encode_vectors
+from foretool.retrieval.known_vectors import FILE, Head, hash_of
 
 
 def usual_name(server: str) -> str:
@@ -40,6 +42,19 @@ def read_known(catalogs: Path) -> Iterator[tuple[KnownTool, Document]]:
                 seen.add(known)
                 named = replace(read, server=usual_name(file.stem), server_text=said[:MAX_SERVER_TEXT])
                 yield known, with_english(replace(named, wordings=known.wishes))
+
+
+def encode_vectors(encoder: str, dimension: int, vectors: Iterable[tuple[KnownTool, Iterable[float]]]) -> bytes:
+    """The bytes of a file with these vectors."""
+    rows = sorted(hash_of(tool) + pack(vector) for tool, vector in vectors)
+    return msgspec.json.encode(Head(encoder, dimension)) + b"\n" + b"".join(rows)
+
+
+def pack(vector: Iterable[float]) -> bytes:
+    """The numbers in 8 bits, the largest as 127."""
+    numbers = list(vector)
+    scale = 127 / max(map(abs, numbers))
+    return array("b", (round(scale * each) for each in numbers)).tobytes()
 
 
 def main(argv: Sequence[str] | None = None) -> None:

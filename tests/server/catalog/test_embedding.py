@@ -16,13 +16,14 @@ from fakes import bare_server, end_of_searches, search_over
 pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
+from bench.learning.known_vectors import encode_vectors
 from foretool.retrieval import known_vectors
 from foretool.retrieval.corpus import digest
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import resolve_weights
 from foretool.retrieval.encoders import weights as weights_module
 from foretool.retrieval.known_tools import KnownTool, KnownTools, sketch_definition, write_line
-from foretool.retrieval.known_vectors import KnownVectors, encode_vectors
+from foretool.retrieval.known_vectors import KnownVectors
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog import embedding as embedding_module
 from foretool.server.catalog import search as search_module

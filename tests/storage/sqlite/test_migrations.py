@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
+from docs.sqlite_schema import make_tables, write_schema
 from foretool.storage.records import CostSum
 from foretool.storage.sqlite.migrations import (
     MIGRATIONS,
     NEWEST,
     SCHEMA,
     is_foreign,
-    make_tables,
     migrate,
     schema_version,
-    write_schema,
 )
 
 
@@ -126,7 +125,7 @@ def test_what_was_priced_by_quarters_of_an_hour_keeps_its_price(connection: sqli
 def test_a_step_leaves_nothing_heavy_in_memory_and_hides_no_module_afterwards() -> None:
     code = (
         "import sys\n"
-        "from foretool.storage.sqlite.migrations import write_schema\n"
+        "from docs.sqlite_schema import write_schema\n"
         "write_schema()\n"
         "assert not {'numpy', 'pandas'} & sys.modules.keys()\n"
         "import numpy\n"
