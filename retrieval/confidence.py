@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from math import ceil, log
+from math import ceil, log, prod
 from operator import mul
 from pathlib import Path
 
@@ -82,36 +82,19 @@ _AHEAD_OF = 5
 AFTER_LEARNING, ANY = " learned", "any"
 """What the kind of a list ends with where models took part, and the kind of encoders that nobody fitted."""
 
-_OF_FIRST = frozenset(("held", "more"))
-"""What the gate reads of the first k tools."""
-
 FILE = Path(__file__).with_name("gate.json")
 
 
 def gains(weights: Sequence[float], ranked: Sequence[Ranked]) -> list[float]:
     """Return the probability that the task needs each tool of a ranking, logistic in the place, the score and
     its parts. `weights`: one for each of `CHANCE_FEATURES`."""
-    if not all(_LEARNED.isdisjoint(each.parts) for each in ranked):
-        return [sigmoid(sum(map(mul, weights, each))) for each in chance_features(ranked)]
-    # Without learned parts the same sums have three terms fewer, which are 0.
-    best, unit, size = _scale(ranked)
-    place, behind, high, found, *_, bias = weights
-    high *= size
-    return [
-        sigmoid(sum((place * log(rank), behind * (unit * (score - best)), high, found * score, bias)))
-        for rank, score in enumerate([each.score for each in ranked], 1)
-    ]
-
-
-def _scale(ranked: Sequence[Ranked]) -> tuple[float, float, float]:
-    """Return the best score, the unit of shares of it, and its logarithm."""
-    best = ranked[0].score if ranked else 0.0
-    return best, _UNIT / max(best, LEAST_BEST), log(1.0 + max(best, 0.0))
+    return [sigmoid(sum(map(mul, weights, each))) for each in chance_features(ranked)]
 
 
 def chance_features(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:
     """Return the `CHANCE_FEATURES` of each tool of a ranking, best first."""
-    best, unit, size = _scale(ranked)
+    best = ranked[0].score if ranked else 0.0
+    unit, size = _UNIT / max(best, LEAST_BEST), log(1.0 + max(best, 0.0))
     return [
         (
             log(rank), unit * (each.score - best), size,
@@ -132,11 +115,7 @@ class Logistic(Struct, frozen=True):
 
     def probability(self, features: dict[str, float]) -> float:
         """Return the probability, 0 to 1; a feature that is missing counts as 0."""
-        return sigmoid(self.bias + sum(self.terms(features).values()))
-
-    def terms(self, features: dict[str, float]) -> dict[str, float]:
-        """Return what each feature adds to the log-odds."""
-        return {name: weight * features.get(name, 0.0) for name, weight in self.weights.items()}
+        return sigmoid(self.bias + sum(weight * features.get(name, 0.0) for name, weight in self.weights.items()))
 
 
 class GateWeights(Struct, frozen=True):
@@ -277,30 +256,8 @@ def is_read(ranking: Ranking) -> bool:
 
 def at_most(chances: Sequence[float], k: int) -> dict[str, float]:
     """Return what the gate reads of the first k tools."""
-    none = 1.0
-    for chance in chances[:k]:
-        none *= 1.0 - chance
-    return _of_first(none, k)
-
-
-def _of_first(none: float, k: int) -> dict[str, float]:
-    """Return the same where `none` is how likely no needed tool is among them."""
+    none = prod(1.0 - chance for chance in chances[:k])
     return {"held": logit(1.0 - none), "more": log(k)}
-
-
-def _probabilities(gate: Logistic, whole: dict[str, float], chances: Sequence[float], most: int) -> list[float]:
-    """Return how likely the gate holds a needed tool to be among the first 1, 2, ... `most` tools. `whole`: what it
-    reads of the whole list, which is worked out once."""
-    terms = gate.terms(whole)
-    added, found, none = list(terms.values()), list[float](), 1.0
-    places = [(name, weight, place) for place, (name, weight) in enumerate(gate.weights.items()) if name in _OF_FIRST]
-    for k, chance in enumerate(chances[:most], 1):
-        none *= 1.0 - chance
-        of_first = _of_first(none, k)
-        for name, weight, place in places:
-            added[place] = weight * of_first[name]
-        found.append(sigmoid(gate.bias + sum(added)))
-    return found
 
 
 def _held(ranking: Ranking, chances: Sequence[float]) -> list[float]:
@@ -316,8 +273,9 @@ def _held(ranking: Ranking, chances: Sequence[float]) -> list[float]:
     open_lines = [each for each in evidence if not each.named]
     doubt = sum(1.0 if each.needed is None else min(2.0 * each.needed, 1.0) for each in open_lines) / len(open_lines)
     found, highest, lines = list[float](), 0.0, len(evidence)
-    probabilities = _probabilities(weights.gate, whole, chances, max(ceil(most / lines), 1))
-    probabilities[0] = weights.first.probability(whole)
+    probabilities = [weights.first.probability(whole)]
+    for k in range(2, ceil(most / lines) + 1):
+        probabilities.append(weights.gate.probability(whole | at_most(chances, k)))
     if _is_learned(ranking, chances):
         probabilities[0] = max(probabilities[0], chances[0])
     for k in range(most):

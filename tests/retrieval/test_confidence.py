@@ -7,8 +7,6 @@ from math import exp, log
 from operator import mul
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 from requirements import requirement
 
@@ -304,14 +302,6 @@ def test_the_logistic_by_hand() -> None:
     model = Logistic(-1.0, {"best": 0.5, "cosine_0": 2.0})
     assert model.probability({"best": 3.0, "cosine_0": 0.25}) == pytest.approx(1 / (1 + exp(-1.0)))
     assert model.probability({}) == pytest.approx(1 / (1 + exp(1.0)))
-
-
-@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=25))
-def test_the_probabilities_of_all_k_are_those_of_each_k_alone(chances: list[float]) -> None:
-    gate = confidence.shipped().models["words"].gate
-    whole = {"ahead": 0.4, "coverage": 0.5, "strength": 0.1}
-    each = [gate.probability({**whole, **confidence.at_most(chances, k)}) for k in range(1, len(chances) + 1)]
-    assert confidence._probabilities(gate, whole, chances, len(chances)) == each
 
 
 def test_what_is_said_of_a_tool_is_its_place_its_score_and_where_that_comes_from() -> None:
