@@ -24,15 +24,22 @@ from datetime import datetime
 from math import inf, nextafter
 from typing import Final
 
-from msgspec import Struct
-
 from foretool.server.system.counts import plural
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.engine import StorageError
 from foretool.storage.episodes import GAP_S, PROMPT_S, cut_log
 from foretool.storage.opening import open_store
 from foretool.storage.places import StorePlace
-from foretool.storage.records import FAILED, PERIOD_S, SHELL_CLIENT, CatalogSize, CostEvent, CostSum, LogPart
+from foretool.storage.records import (
+    FAILED,
+    PERIOD_S,
+    SHELL_CLIENT,
+    CatalogSize,
+    CostCounts,
+    CostEvent,
+    CostSum,
+    LogPart,
+)
 from foretool.storage.store import Store
 
 _EVERYTHING: Final = 1 << 60
@@ -55,46 +62,12 @@ Quarter = tuple[int, str]
 """Number of a quarter of an hour, and client."""
 
 
-class Costs(Struct):
+class Costs(CostCounts):
     """What the tasks of one client took on one day."""
 
     day: str
     """As `2026-11-22`, in local time; "" for a sum of days."""
     client: str
-    tasks: int = 0
-    """Tasks that called a tool with success. A search that led to no call counts among the discoveries alone."""
-    calls: int = 0
-    refused: int = 0
-    """Calls that did not run."""
-    failed: int = 0
-    """Calls that ran and came to nothing."""
-    hidden: int = 0
-    """Calls that ran, of tools that the list lacked."""
-    misses: int = 0
-    """Tools that were needed and that neither the list nor a hint had shown."""
-    discoveries: int = 0
-    list_tokens: int = 0
-    """Tokens of the list, counted at each turn."""
-    said_tokens: int = 0
-    """Tokens of answers and hints, counted once, when they came."""
-    read_tokens: int = 0
-    """Tokens of the list, answers and hints, counted at each turn in which they stood before the model."""
-    full_tokens: int = 0
-    """What a list of all tools would have taken as they were then, counted at each call that reached a server."""
-    rated_tasks: int = 0
-    """Those of the tasks whose end is known. Rates are formed from these tasks, and only where they are at least
-    `FEWEST`: not from searches that no call followed, nor from what a client is about."""
-    rated_calls: int = 0
-    rated_refused: int = 0
-    rated_hidden: int = 0
-    rated_misses: int = 0
-    """Calls of these tasks whose tool neither the list nor a hint had shown."""
-    rated_discoveries: int = 0
-    rated_read_tokens: int = 0
-    rated_full_tokens: int = 0
-    priced: int = 0
-    """Calls for which it is on record what all tools took then."""
-    rated_priced: int = 0
     own_search_tokens: int = 0
     """What a client with a search of its own would have read for these tasks, as `estimate_own_search` says."""
 
@@ -164,8 +137,8 @@ def add_costs(rows: Iterable[Costs], client: str) -> Costs:
     """Return the sum of some rows."""
     total = Costs("", client)
     for row in rows:
-        for name in Costs.__struct_fields__[2:]:
-            setattr(total, name, getattr(total, name) + getattr(row, name))
+        total.add(row)
+        total.own_search_tokens += row.own_search_tokens
     return total
 
 
@@ -184,9 +157,9 @@ def read_costs(store: Store, since: float, now: float, full: int, *, reads_rest:
     price = first.tokens if first is not None else full
     found: dict[Row, Costs] = {}
     for each in (one for one in sums if one.client != SHELL_CLIENT):
-        row = _row(found, each.period * PERIOD_S, each.client)
-        for name in CostSum.__struct_fields__[2:]:
-            setattr(row, name, getattr(row, name) + getattr(each, name))
+        key = datetime.fromtimestamp(each.period * PERIOD_S).astimezone().strftime("%Y-%m-%d"), each.client
+        row = found.setdefault(key, Costs(*key))
+        row.add(each)
         row.full_tokens += price * (each.calls - each.refused - each.priced)
         row.rated_full_tokens += price * (each.rated_calls - each.rated_refused - each.rated_priced)
     return sorted(found.values(), key=lambda each: (each.day, each.calls, each.client), reverse=True)
@@ -251,7 +224,7 @@ def add_up(store: Store, part: LogPart, before: float | None, now: float) -> tup
         if episode.calls:
             begins[session_of(episode.key)].append(episode.at)
     ended = store.sessions.ended(sessions) if before is None else frozenset[str]()
-    found: dict[Quarter, Costs] = {}
+    found: dict[Quarter, CostSum] = {}
     unfinished: dict[str, float] = {}
     for key, turns in sessions.items():
         client = (clients[key] or _UNNAMED) if key in clients else UNKNOWN
@@ -265,9 +238,7 @@ def add_up(store: Store, part: LogPart, before: float | None, now: float) -> tup
             listed = 0 if stretch[0].kind == "list" else store.costs.last_list(key, first)
             goes_on = before is None and key not in ended and now - last <= GAP_S
             _add_stretch(found, client, stretch, own, listed, _rated_until(stretch, own, goes_on=goes_on), prices)
-    names = CostSum.__struct_fields__[2:]
-    sums = [CostSum(*key, *(getattr(each, name) for name in names)) for key, each in found.items()]
-    return sums, unfinished
+    return list(found.values()), unfinished
 
 
 def _stretches(turns: Sequence[CostEvent]) -> Iterator[list[CostEvent]]:
@@ -302,7 +273,7 @@ def _rated_until(turns: Sequence[CostEvent], begins: Sequence[float], *, goes_on
 
 
 def _add_stretch(
-    found: dict[Quarter, Costs], client: str, turns: Sequence[CostEvent], begins: Sequence[float], listed: int,
+    found: dict[Quarter, CostSum], client: str, turns: Sequence[CostEvent], begins: Sequence[float], listed: int,
     rated_until: float, prices: Prices,
 ) -> None:  # fmt: skip
     """Add what happened in one stretch of a session, in order.
@@ -354,18 +325,9 @@ def _add_stretch(
                 said += turn.tokens
 
 
-def _sum_of(found: dict[Quarter, Costs], at: float, client: str) -> Costs:
+def _sum_of(found: dict[Quarter, CostSum], at: float, client: str) -> CostSum:
     key = int(at // PERIOD_S), client
-    if (row := found.get(key)) is None:
-        row = found[key] = Costs("", client)
-    return row
-
-
-def _row(found: dict[Row, Costs], at: float, client: str) -> Costs:
-    key = datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d"), client
-    if (row := found.get(key)) is None:
-        row = found[key] = Costs(*key)
-    return row
+    return found.setdefault(key, CostSum(*key))
 
 
 def by_client(rows: Sequence[Costs]) -> Mapping[str, Costs]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from foretool.storage.records import PERIOD_S, CatalogSize, CostEvent, CostSum, Event, LogPart, Prompt
+from foretool.storage.records import COST_COUNTS, PERIOD_S, CatalogSize, CostEvent, CostSum, Event, LogPart, Prompt
 from foretool.storage.sql.calls import first_call
 from foretool.storage.sql.database import Database, Subject, encode_json
 from foretool.storage.sql.discoveries import PROMPTS
@@ -45,11 +45,11 @@ _EVENTS: Final = {
 }
 _ADD: Final = (
     f"{_SUMS.insert} ON CONFLICT (period, client) DO UPDATE SET "
-    + ", ".join(f"{name} = costs.{name} + excluded.{name}" for name in CostSum.__struct_fields__[2:])
+    + ", ".join(f"{name} = costs.{name} + excluded.{name}" for name in COST_COUNTS)
 )  # fmt: skip
 _OF_DAY: Final = (
     "SELECT min(period), client, "  # noqa: S608  # constants
-    + ", ".join(f"sum({name})" for name in CostSum.__struct_fields__[2:])
+    + ", ".join(f"sum({name})" for name in COST_COUNTS)
     + " FROM costs WHERE period >= ? AND period < ? GROUP BY client"
 )
 _LAST_LIST: Final = (
@@ -135,7 +135,8 @@ class CostStore(Subject):
         found: list[CostSum] = []
         while first is not None and first <= last:
             end = _next_day(first)
-            found += [CostSum(*row) for row in self._database.rows(_OF_DAY, (first, end))]
+            for period, client, *counts in self._database.rows(_OF_DAY, (first, end)):
+                found.append(CostSum(period, client, **dict(zip(COST_COUNTS, counts, strict=True))))
             first = end
         return found
 
