@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 from foretool.storage.records import Approval, Definition, DefinitionHead, DefinitionKind, FirstSight, HeldHead
 from foretool.storage.sql.database import Subject
-from foretool.storage.sql.tables import Table
+from foretool.storage.sql.tables import Table, raise_counter, read_counter
 from foretool.storage.steps import Steps
 
 KEPT_APPROVALS: Final = 8
@@ -113,8 +113,7 @@ class ApprovalStore(Subject):
     @property
     def version(self) -> int:
         """Rises with every decision; 0 before the first."""
-        row = self._database.row("SELECT value FROM counters WHERE name = 'approvals'")
-        return int(row[0]) if row else 0
+        return read_counter(self._database, "approvals") or 0
 
     def decided_since(self, version: int) -> set[str]:
         """Return the servers about which something was decided after `version`."""
@@ -270,10 +269,7 @@ class ApprovalStore(Subject):
         the one that was served, a blocked one is removed.
         """
         with self._database.atomic():
-            self._database.run(
-                "INSERT INTO counters (name, value) VALUES ('approvals', 1)"
-                " ON CONFLICT (name) DO UPDATE SET value = counters.value + 1"
-            )
+            raise_counter(self._database, "approvals")
             gone = [each for each in definitions if not self._decide_one(each, approval)]
             self._trim(definitions)
             for server in {each.server for each in definitions}:

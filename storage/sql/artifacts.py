@@ -12,7 +12,7 @@ import msgspec
 
 from foretool.storage.records import Artifact, Episode, Wording
 from foretool.storage.sql.database import Subject
-from foretool.storage.sql.tables import STRINGS, Table, insert_into
+from foretool.storage.sql.tables import STRINGS, Table, insert_into, raise_counter, read_counter
 
 KEPT_MODELS: Final = 3
 """Models of a kind whose bytes are kept: the served one, and those that a rollback can bring back."""
@@ -38,22 +38,14 @@ class ArtifactStore(Subject):
     @property
     def version(self) -> int:
         """Rises whenever other models are to be served, or a learning run has ended; 0 before the first."""
-        return self._counter("learned")
+        return read_counter(self._database, "learned") or 0
 
     def bump_version(self) -> None:
         """Make running proxies read the models again, and their lists begin a new epoch."""
         with self._database.atomic():
-            self._database.run(
-                "INSERT INTO counters (name, value) VALUES (?, 1)"
-                " ON CONFLICT (name) DO UPDATE SET value = counters.value + 1",
-                ("learned",),
-            )
+            raise_counter(self._database, "learned")
             # Replicas are told of every statement about this table, of the counters they are not.
             self._database.run("UPDATE artifacts SET active = 0 WHERE id = 0")
-
-    def _counter(self, name: str) -> int:
-        row = self._database.row("SELECT value FROM counters WHERE name = ?", (name,))
-        return int(row[0]) if row else 0
 
     def add(
         self, kind: str, data: bytes, report: dict[str, Any], *, promote: bool, at: float | None = None
@@ -100,12 +92,6 @@ class ArtifactStore(Subject):
         sql = "SELECT data FROM artifacts WHERE id = ?"
         found = [(each, bytes(self._database.rows(sql, (each.id,))[0][0])) for each in chain]
         return [(each, data) for each, data in found if data and hashlib.sha256(data).hexdigest() == each.sha256]
-
-    def retire(self, kind: str) -> None:
-        """Serve no model of a kind any more, until one is promoted."""
-        with self._database.atomic():
-            self._database.run("UPDATE artifacts SET active = 0 WHERE kind = ?", (kind,))
-            self.bump_version()
 
     def roll_back(self, kind: str) -> tuple[Artifact, Artifact | None] | None:
         """Serve again the model that the served one had replaced.

@@ -30,15 +30,11 @@ from foretool.storage.records import (
 from foretool.storage.sql.calls import CALLED, CALLS, MISSES
 from foretool.storage.sql.database import Subject, encode_json
 from foretool.storage.sql.discoveries import PROMPTS
-from foretool.storage.sql.tables import TOOL_IDS
+from foretool.storage.sql.sessions import GET_EXPOSURES, read_exposure
 
 PAGE: Final = 1000
 _WITHIN: Final = "WHERE id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?"
-_EXPOSURES: Final = (
-    "SELECT session, at, policy, epoch, lists.tools, tokens, reason, exposures.id FROM exposures"
-    " JOIN lists ON lists.id = exposures.list"
-    " WHERE exposures.id > ? AND at >= ? AND at < ? ORDER BY exposures.id LIMIT ?"
-)
+_EXPOSURES: Final = f"{GET_EXPOSURES} WHERE exposures.id > ? AND at >= ? AND at < ? ORDER BY exposures.id LIMIT ?"
 _CALL_EVENTS: Final = (
     "SELECT at, 'call', tool, outcome = 'ok', handle, session, arguments, id FROM calls"
     " WHERE outcome <> 'refused' AND id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?"
@@ -64,8 +60,7 @@ class ExportStore(Subject):
             yield MISSES.read(row)
 
     def exposures(self, since: float, until: float) -> Iterator[Exposure]:
-        for session, at, policy, epoch, tools, tokens, reason, id in self._pages(_EXPOSURES, -1, since, until):
-            yield Exposure(session, at, policy, epoch, TOOL_IDS.decode(tools), tokens, reason, id)
+        yield from map(read_exposure, self._pages(_EXPOSURES, -1, since, until))
 
     def call_events(self, since: float, until: float) -> Iterator[Event]:
         """Yield the calls as events, without those that were refused."""

@@ -26,7 +26,7 @@ from foretool.storage.records import (
     Usage,
     kind_of_miss,
 )
-from foretool.storage.sql.database import Database, Said, Subject, encode_json
+from foretool.storage.sql.database import Database, Said, Subject, Values, encode_json
 from foretool.storage.sql.tables import MAY_COUNT, TOOL_IDS, Repeats, Table
 
 CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
@@ -34,16 +34,8 @@ MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, 
 _USAGE = Table("usage", Usage)
 _USAGE_OF_PROFILE = "SELECT tool, calls, misses, last_at FROM profile_usage WHERE profile = ? ORDER BY calls DESC, tool"
 _FLOWS = Table("flows", Flow)
-_GET_EVENTS = (
-    "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
-    " ORDER BY id DESC LIMIT ?"
-)
-
-_SHARED_EVENTS = _GET_EVENTS.replace("ORDER BY", f"AND {MAY_COUNT.format(table='calls')} ORDER BY")
-_EVENTS_BEFORE = (
-    "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
-    " AND id >= ? AND at < ? ORDER BY id DESC LIMIT ?"
-)
+_EVENTS = "SELECT at, 'call', tool, outcome = 'ok', handle, session, arguments FROM calls WHERE outcome <> 'refused'"
+_LATEST = "ORDER BY id DESC LIMIT ?"
 CALLED: Final = "noticed NOT IN ('unknown_name', 'nothing_found', 'shell') AND (noticed <> 'search' OR call > 0)"
 """The condition for misses of calls. A search that did not show a tool is a miss beside that of its call, and a command
 of the shell calls nothing."""
@@ -70,10 +62,6 @@ FOLDED = 2000
 _LONGEST_CALL_S = 3600.0
 """A call that takes longer, or clocks that differ by more, may be looked for in vain by time."""
 
-_EVENTS_BETWEEN = (
-    "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
-    " AND id >= ? AND id <= ? ORDER BY id"
-)
 _AT_ONCE = 100_000
 """Calls that one query goes through for those of rare tools."""
 _OF_TOOLS = """
@@ -230,27 +218,22 @@ class CallStore(Subject):
 
     def events(self, limit: int) -> list[Event]:
         """Return the latest calls as events, the oldest first."""
-        return self._latest_events(_GET_EVENTS, limit)
+        return self._events(_LATEST, (limit,))[::-1]
 
     def shared_events(self, limit: int) -> list[Event]:
         """Return the same of sessions whose people are learned from: what may be shown to others."""
-        return self._latest_events(_SHARED_EVENTS, limit)
-
-    def _latest_events(self, query: str, limit: int) -> list[Event]:
-        found = self._database.rows(query, (limit,))
-        return [
-            Event(at, "call", tool, outcome == "ok", handle, session, arguments)
-            for at, tool, outcome, handle, session, arguments in reversed(found)
-        ]
+        return self._events(f"AND {MAY_COUNT.format(table='calls')} {_LATEST}", (limit,))[::-1]
 
     def events_before(self, at: float, limit: int, among: int) -> list[Event]:
         """Return the latest `limit` calls that began before a time as events, the oldest first, as far as their
         ids are among the latest `among`."""
         first = self._database.newest("calls") - among + 1
-        found = self._database.rows(_EVENTS_BEFORE, (first, at, limit))
+        return self._events(f"AND id >= ? AND at < ? {_LATEST}", (first, at, limit))[::-1]
+
+    def _events(self, rest: str, values: Values) -> list[Event]:
         return [
-            Event(at, "call", tool, outcome == "ok", handle, session, arguments)
-            for at, tool, outcome, handle, session, arguments in reversed(found)
+            Event(at, kind, tool, bool(ok), handle, session, arguments)
+            for at, kind, tool, ok, handle, session, arguments in self._database.rows(f"{_EVENTS} {rest}", values)
         ]
 
     def used_since(self, since: float, among: int) -> list[Usage]:
@@ -307,10 +290,7 @@ class CallStore(Subject):
 
     def events_between(self, first: int, last: int) -> list[Event]:
         """Return the calls from one id to another as events, the oldest first."""
-        return [
-            Event(at, "call", tool, outcome == "ok", handle, session, arguments)
-            for at, tool, outcome, handle, session, arguments in self._database.rows(_EVENTS_BETWEEN, (first, last))
-        ]
+        return self._events("AND id >= ? AND id <= ? ORDER BY id", (first, last))
 
     def failing(self, limit: int) -> set[ToolId]:
         """Return the tools that failed at each of their calls, as far as these are among the latest `limit` calls."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from foretool.storage.engine import StorageError
 from foretool.storage.records import Tool, ToolId, ToolVersion, UpstreamRecord
 from foretool.storage.sql.database import Subject
-from foretool.storage.sql.tables import Table
+from foretool.storage.sql.tables import Table, read_counter
 from foretool.storage.steps import Steps, finish
 
 T = TypeVar("T")
@@ -135,8 +135,7 @@ class CatalogStore(Subject):
     def changes(self) -> int | None:
         """Return a number that rises whenever a tool or an exposed name comes, goes or changes, whoever writes it; None
         where nobody counts."""
-        row = self._database.row("SELECT value FROM counters WHERE name = 'catalog'")
-        return int(row[0]) if row is not None else None
+        return read_counter(self._database, "catalog")
 
     def word_index(self, inputs: str) -> bytes | None:
         """Return the words of all tools that were saved under `inputs`; None if anything that `changes` counts has

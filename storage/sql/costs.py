@@ -15,7 +15,7 @@ from foretool.storage.records import COST_COUNTS, PERIOD_S, CatalogSize, CostEve
 from foretool.storage.sql.calls import first_call
 from foretool.storage.sql.database import Database, Subject, encode_json
 from foretool.storage.sql.discoveries import PROMPTS
-from foretool.storage.sql.tables import SET_COUNTER, Table, insert_into
+from foretool.storage.sql.tables import Table, insert_into, take_turn
 
 _PROMPT_S: Final = 300.0
 """Prompts are read from this long before the first turn of a part."""
@@ -171,12 +171,7 @@ class CostStore(Subject):
 
     def take_turn(self, now: float, until: int) -> bool:
         """Reserve adding up for one process until then; return False if another process has reserved it."""
-        with self._database.atomic():
-            row = self._database.row("SELECT value FROM counters WHERE name = 'adding_up_until'")
-            if row is not None and row[0] > now:
-                return False
-            self._database.run(SET_COUNTER, ("adding_up_until", until))
-        return True
+        return take_turn(self._database, "adding_up_until", now, until)
 
     def _marks(self) -> dict[str, int]:
         """Return by table up to which record all is added up, and `LogPart.finished`."""

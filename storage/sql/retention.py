@@ -19,7 +19,7 @@ from foretool.storage.records import PERIOD_S
 from foretool.storage.sql.calls import CallStore, mend_marks
 from foretool.storage.sql.costs import uncount_calls
 from foretool.storage.sql.database import Database, Subject, encode_json
-from foretool.storage.sql.tables import SET_COUNTER, row_key
+from foretool.storage.sql.tables import row_key, take_turn
 
 _BATCH: Final = 500
 """Rows deleted in one transaction, which takes a few milliseconds."""
@@ -105,13 +105,7 @@ class RetentionStore(Subject):
 
     def take_turn(self, now: float, until: int) -> bool:
         """Reserve pruning for one process until then; return False if another process has reserved it."""
-        database = self._database
-        with database.atomic():
-            row = database.row("SELECT value FROM counters WHERE name = 'retention_until'")
-            if row is not None and row[0] > now:
-                return False
-            database.run(SET_COUNTER, ("retention_until", until))
-        return True
+        return take_turn(self._database, "retention_until", now, until)
 
     def touch_vectors(self, digests: Collection[bytes], now: float, before: float) -> None:
         """Note that the vectors of these texts, used last before some time, are still used; from any thread."""

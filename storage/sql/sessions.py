@@ -43,7 +43,7 @@ _FIND_EXPOSURE = (
     "SELECT id FROM exposures WHERE at = ? AND session = ? AND reason = ? AND epoch = ? AND tokens = ?"
     " ORDER BY id DESC LIMIT 1"
 )
-_GET_EXPOSURES = (
+GET_EXPOSURES = (
     "SELECT session, at, policy, epoch, lists.tools, tokens, reason, exposures.id"
     " FROM exposures JOIN lists ON lists.id = exposures.list"
 )
@@ -151,13 +151,13 @@ class SessionStore(Subject):
         return int(row[0]) if row else 0
 
     def exposure(self, id: int) -> Exposure | None:
-        row = self._database.row(f"{_GET_EXPOSURES} WHERE exposures.id = ?", (id,))
-        return _read_exposure(row) if row else None
+        row = self._database.row(f"{GET_EXPOSURES} WHERE exposures.id = ?", (id,))
+        return read_exposure(row) if row else None
 
     def exposures(self, session: str) -> list[Exposure]:
         """Return the exposures of one session, the oldest first."""
-        rows = self._database.rows(f"{_GET_EXPOSURES} WHERE session = ? ORDER BY exposures.id", (session,))
-        return [_read_exposure(row) for row in rows]
+        rows = self._database.rows(f"{GET_EXPOSURES} WHERE session = ? ORDER BY exposures.id", (session,))
+        return [read_exposure(row) for row in rows]
 
     def conversations(self, limit: int) -> list[ConversationCost]:
         """Return the latest sessions that called or searched something, without those whose policy was `full`."""
@@ -217,7 +217,8 @@ def _exposure_key(exposure: Exposure) -> tuple[float | str | int, ...]:
     return exposure.at, exposure.session, exposure.reason, exposure.epoch, exposure.tokens
 
 
-def _read_exposure(row: Sequence[Any]) -> Exposure:
+def read_exposure(row: Sequence[Any]) -> Exposure:
+    """Return the exposure of a row that `GET_EXPOSURES` found."""
     session, at, policy, epoch, tools, tokens, reason, id = row
     return Exposure(session, at, policy, epoch, TOOL_IDS.decode(tools), tokens, reason, id)
 

@@ -24,7 +24,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 TOOL_IDS = Decoder(tuple[ToolId, ...])
 STRINGS = Decoder(tuple[str, ...])
 
-SET_COUNTER: Final = (
+_SET_COUNTER: Final = (
     "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
 MAY_COUNT: Final = (
@@ -58,6 +58,30 @@ def insert_into(table: str, columns: Sequence[str]) -> str:
 def quote_columns(columns: Sequence[str]) -> str:
     """Return the columns as SQL lists them."""
     return ", ".join(f'"{column}"' for column in columns)
+
+
+def read_counter(database: Database, name: str) -> int | None:
+    """Return a row of `counters`; None if there is none yet."""
+    row = database.row("SELECT value FROM counters WHERE name = ?", (name,))
+    return int(row[0]) if row is not None else None
+
+
+def raise_counter(database: Database, name: str) -> None:
+    """Add 1 to a row of `counters`."""
+    database.run(
+        "INSERT INTO counters (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = counters.value + 1",
+        (name,),
+    )
+
+
+def take_turn(database: Database, work: str, now: float, until: int) -> bool:
+    """Reserve work for one process until then; return False if another process has reserved it."""
+    with database.atomic():
+        reserved = read_counter(database, work)
+        if reserved is not None and reserved > now:
+            return False
+        database.run(_SET_COUNTER, (work, until))
+    return True
 
 
 class Table(Generic[R]):
@@ -173,8 +197,7 @@ class Marks:
         if self._database.doubts != self._doubts:
             if what == self._latest:
                 # While the database cannot be asked, the doubt stays.
-                row = self._database.row("SELECT value FROM counters WHERE name = ?", (self._name,))
-                is_there = row is not None and int(row[0]) == self._number
+                is_there = read_counter(self._database, self._name) == self._number
             self._doubts = self._database.doubts
         self._latest = what
         return is_there
@@ -189,4 +212,4 @@ class Marks:
             old = now - _KEPT_MS
             self._database.run(f"DELETE FROM counters WHERE name LIKE '{_MARK}%' AND value < ?", (old,))  # noqa: S608
         self._number = max(self._number + 1, now)
-        self._database.run(SET_COUNTER, (self._name, self._number))
+        self._database.run(_SET_COUNTER, (self._name, self._number))
