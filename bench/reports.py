@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bench.metrics import quantile
-from foretool.retrieval.evaluation import interval, paired_difference
+from foretool.learning.results import interval, paired_difference
 
 Row = dict[str, Any]
 

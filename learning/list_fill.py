@@ -12,8 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from foretool.learning.results import MethodResult, Say
-from foretool.retrieval.evaluation import interval
+from foretool.learning.results import MethodResult, Say, interval
 from foretool.storage.records import ConversationCost
 from foretool.storage.store import Store
 

@@ -1,9 +1,12 @@
-"""Writes down what comes of each method: the model with its report if it is promoted, else the report alone."""
+"""Says how sure a result is, and writes down what comes of each method: the model with its report if it is promoted,
+else the report alone. Learning what fills lists needs both without numpy, so nothing heavy is imported."""
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any, Final
 
 from msgspec import Struct
@@ -13,6 +16,9 @@ from foretool.storage.sql.artifacts import ArtifactStore
 
 WEIGHED: Final = "weighed"
 """The key of a report that says on how many tasks a model weighed its parts."""
+
+RESAMPLES: Final = 1000
+SEED: Final = 7
 
 Say = Callable[[str, str, float], None]
 """Reports progress: which method, what it is doing, and the share of it that is done, 0 to 1."""
@@ -97,3 +103,19 @@ class Trial:
         whole = {**results.stamp, **report, "took_s": took_s, "reason": reason}
         number = results.artifacts.add(self._kind, data, whole, promote=outcome == "promoted", at=results.now).number
         return MethodResult(self._kind, outcome, reason, whole, number)
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % percentile bootstrap interval of the mean."""
+    draw = random.Random(SEED).choices  # noqa: S311 (resampling, not a secret)
+    means = sorted(fmean(draw(values, k=len(values))) for _ in range(RESAMPLES))
+    return means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES)]
+
+
+def paired_difference(ours: Sequence[float], theirs: Sequence[float], digits: int = 4) -> tuple[float, float, float]:
+    """Return the mean difference over the same queries: lower end of the 95 % interval, mean, upper end; 0 without
+    queries."""
+    if not ours:
+        return 0.0, 0.0, 0.0
+    low, high = interval([a - b for a, b in zip(ours, theirs, strict=True)])
+    return round(low, digits), round(fmean(ours) - fmean(theirs), digits), round(high, digits)

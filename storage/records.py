@@ -363,61 +363,6 @@ class LogPart(Struct, frozen=True):
     """By table: the last record that was added up before, and the last one of this part."""
 
 
-class CostCounts(Struct, kw_only=True):
-    """What tasks took, and what was read for them."""
-
-    tasks: int = 0
-    """Tasks that called a tool with success. A search that led to no call counts among the discoveries alone."""
-    calls: int = 0
-    refused: int = 0
-    """Calls that did not run."""
-    failed: int = 0
-    """Calls that ran and came to nothing."""
-    hidden: int = 0
-    """Calls that ran, of tools that the list lacked."""
-    misses: int = 0
-    """Tools that were needed and that neither the list nor a hint had shown."""
-    discoveries: int = 0
-    list_tokens: int = 0
-    """Tokens of the list, counted at each turn."""
-    said_tokens: int = 0
-    """Tokens of answers and hints, counted once, when they came."""
-    read_tokens: int = 0
-    """Tokens of the list, answers and hints, counted at each turn in which they stood before the model."""
-    full_tokens: int = 0
-    """What a list of all tools would have taken as they were then, counted at each call that reached a server."""
-    rated_tasks: int = 0
-    """Those of the tasks whose end is known. Rates are formed from these tasks, and only where they are at least
-    `recording.costs.FEWEST`: not from searches that no call followed, nor from what a client is about."""
-    rated_calls: int = 0
-    rated_refused: int = 0
-    rated_hidden: int = 0
-    rated_misses: int = 0
-    """Calls of these tasks whose tool neither the list nor a hint had shown."""
-    rated_discoveries: int = 0
-    rated_read_tokens: int = 0
-    rated_full_tokens: int = 0
-    priced: int = 0
-    """Calls for which it is on record what all tools took then."""
-    rated_priced: int = 0
-
-    def add(self, other: CostCounts) -> None:
-        """Add what others took."""
-        for name in COST_COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-COST_COUNTS: Final = CostCounts.__struct_fields__
-
-
-class CostSum(CostCounts):
-    """What one client did in one `PERIOD_S`, and what it cost. See `recording.costs.Costs`."""
-
-    period: int
-    """Number of the period since 1970."""
-    client: str
-
-
 class CatalogSize(Struct, frozen=True):
     """What the definitions of all tools take from a time on."""
 

@@ -47,9 +47,9 @@ from bench.learning.simulation import read_names, size
 from bench.options import make_parser
 from bench.proxy.many_servers import read_set
 from foretool.learning.encoded_texts import EncodedTexts
+from foretool.learning.results import paired_difference
 from foretool.learning.training import Material, TooLittle
 from foretool.retrieval import methods
-from foretool.retrieval.evaluation import paired_difference
 from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query
 from foretool.server.app import App

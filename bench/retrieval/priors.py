@@ -36,9 +36,9 @@ from msgspec import to_builtins
 from bench.datasets import is_there, place_by_name, read_rows, tool_from_row
 from bench.options import make_parser
 from bench.reports import Row
+from foretool.learning.results import RESAMPLES, SEED, interval
 from foretool.retrieval import priors
 from foretool.retrieval.document import Fields, definition_fields
-from foretool.retrieval.evaluation import RESAMPLES, SEED, interval
 from foretool.retrieval.graph import Graph, schema_edges
 from foretool.retrieval.priors import Priors
 from foretool.retrieval.tokens import estimate, fill_budget

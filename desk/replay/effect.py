@@ -22,7 +22,7 @@ from foretool.desk.replay.encoders import OpenedEncoders
 from foretool.desk.replay.past import Before, read_past
 from foretool.desk.replay.player import PlayedTask, Player
 from foretool.desk.replay.queries import MOST, RecordedTask, read_tasks, searched_texts
-from foretool.retrieval.evaluation import paired_difference
+from foretool.learning.results import paired_difference
 from foretool.server.app import App
 from foretool.server.catalog.search import Search
 from foretool.server.config.errors import ConfigError

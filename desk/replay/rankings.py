@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from foretool.desk.replay.encoders import OpenedEncoders
 from foretool.desk.replay.queries import NeededTools
-from foretool.retrieval.evaluation import interval, paired_difference
+from foretool.learning.results import interval, paired_difference
 from foretool.retrieval.words import terms
 from foretool.server.app import App
 from foretool.server.catalog import models

@@ -20,8 +20,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from foretool.learning.results import paired_difference
 from foretool.learning.training.optimizers import Adam, Doubles, log_softmax
-from foretool.retrieval.evaluation import paired_difference
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query, task_lines

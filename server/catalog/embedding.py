@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from foretool.server.catalog.embedding_worker import EmbeddingWorker, WorkerChoice
 from foretool.server.catalog.encoders import load_libraries
-from foretool.server.catalog.kept_vectors import KeptVectors
 from foretool.server.config.settings import Settings
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.engine import Lead, StorageError
@@ -68,6 +68,45 @@ WAIT_S: Final = 1.0
 """Pause between two looks whether another proxy still embeds."""
 
 log = logging.getLogger("foretool.embedding")
+
+
+class KeptVectors:
+    """The vectors of tools, by the encoder's key and the hash of their text: in the store, and in memory while the
+    store refuses them. A full disk is no reason to rank by words alone: what is embedded then serves until the proxy
+    ends, and is kept as soon as the store takes it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._unsaved: dict[str, dict[bytes, bytes]] = {}
+        """By encoder: what the store has refused."""
+        self.refused = ""
+        """Why it did, the last time; "" while it takes everything."""
+
+    def missing(self, encoder: str, digests: Collection[bytes]) -> set[bytes]:
+        """Return which of these texts have no vector of this encoder; from any thread."""
+        missing = set(digests)
+        with suppress(StorageError):
+            missing = self._store.vectors.missing(encoder, digests)
+        return missing.difference(self._unsaved.get(encoder, ()))
+
+    def load(self, encoder: str, digests: Collection[bytes]) -> dict[bytes, bytes]:
+        """Return those of these vectors that there are; from any thread."""
+        unsaved = self._unsaved.get(encoder, {})
+        found = {digest: unsaved[digest] for digest in digests if digest in unsaved}
+        with suppress(StorageError):
+            found |= self._store.vectors.load(encoder, digests)
+        return found
+
+    def save(self, encoder: str, vectors: Mapping[bytes, bytes]) -> None:
+        """Keep vectors, with those that the store has refused before."""
+        unsaved = {**self._unsaved.get(encoder, {}), **vectors}
+        try:
+            self._store.vectors.save(encoder, unsaved)
+        except StorageError as error:
+            self._unsaved[encoder], self.refused = unsaved, str(error)
+        else:
+            self._unsaved.pop(encoder, None)
+            self.refused = ""
 
 
 class Embedder(BackgroundWork):

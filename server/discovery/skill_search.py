@@ -28,9 +28,8 @@ from foretool.server.trust.text import clean, one_line, quote
 from foretool.storage.records import ToolId
 
 if TYPE_CHECKING:
-    from foretool.retrieval.fragments import Fragment
+    from foretool.retrieval.fragments import Fragment, SkillRanking
     from foretool.retrieval.model_format import Floats
-    from foretool.retrieval.skill_ranking import SkillRanking
 
 _READ_TOKENS: Final = 5_000
 """How much of a file one answer shows; the Agent Skills specification advises to keep `SKILL.md` below it."""
@@ -126,7 +125,7 @@ class SkillSearch:
         if not known:
             return None
         if self._ranking is None or self._ranking[0] != known:
-            from foretool.retrieval.skill_ranking import SkillRanking
+            from foretool.retrieval.fragments import SkillRanking
 
             self._ranking = known, SkillRanking(known)
         encoders = self._search.encoders

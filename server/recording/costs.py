@@ -35,11 +35,10 @@ from foretool.storage.records import (
     PERIOD_S,
     SHELL_CLIENT,
     CatalogSize,
-    CostCounts,
     CostEvent,
-    CostSum,
     LogPart,
 )
+from foretool.storage.sql.costs import CostCounts, CostSum
 from foretool.storage.store import Store
 
 _EVERYTHING: Final = 1 << 60

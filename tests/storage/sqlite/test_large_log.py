@@ -144,8 +144,7 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
 
 OFF_LOOP: Final = {
     "approvals": "decide note_shown shown forget",
-    "artifacts": "bump_version add active retire roll_back add_demonstrations latest_demonstrations"
-    " count_demonstrations",
+    "artifacts": "bump_version add active roll_back add_demonstrations latest_demonstrations count_demonstrations",
     "audit": "find each",
     "browsing": "sessions calls_of misses_of neighbours counts usage",
     "calls": "fold_usage get events events_before used_since last_used retries first_of_latest latest_of events_between"
@@ -177,8 +176,8 @@ IN_THREADS: Final = {
     "sessions.ended": "recording/costs.py",
     "retention.prune": "housekeeping.py",
     "retention.touch_vectors": "housekeeping.py",
-    "vectors.load": "catalog/kept_vectors.py",
-    "vectors.missing": "catalog/kept_vectors.py",
+    "vectors.load": "catalog/embedding.py",
+    "vectors.missing": "catalog/embedding.py",
 }
 """Of those, the ones that a room which serves clients names, with the file where it calls them in a thread."""
 

@@ -10,7 +10,7 @@ import pytest
 from sqlite_utils import Database
 
 from docs.sqlite_schema import make_tables, write_schema
-from foretool.storage.records import CostSum
+from foretool.storage.sql.costs import CostSum
 from foretool.storage.sqlite.migrations import (
     MIGRATIONS,
     NEWEST,

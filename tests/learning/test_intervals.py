@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from foretool.retrieval.evaluation import interval, paired_difference
+from foretool.learning.results import interval, paired_difference
 
 
 def test_intervals_hold_the_mean_and_shrink_with_more_values() -> None:
