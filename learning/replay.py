@@ -76,7 +76,6 @@ class Replay:
 
 
 def describe_gain(compared: Comparison) -> str:
-    """Return the figures of a comparison in words."""
     low, _mean, high = compared.difference
     return (
         f"reciprocal rank {compared.old['mrr']:.3f} -> {compared.new['mrr']:.3f} ({low:+.3f} to {high:+.3f}),"
@@ -116,7 +115,6 @@ def refit_weights(timeline: Timeline, replay: Replay, known: KnownModels, result
 
 
 def factors_in_use(artifacts: ArtifactStore) -> Mapping[str, float]:
-    """Return the factors by part that the ranking multiplies with now."""
     active = artifacts.served().get(models.WEIGHTS)
     found: Mapping[str, float] = active.report.get("factors", {}) if active else {}
     return found

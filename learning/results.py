@@ -25,8 +25,6 @@ Say = Callable[[str, str, float], None]
 
 
 class MethodResult(Struct, frozen=True, rename={"reason": "said"}):
-    """What came of one method in a run."""
-
     kind: str
     outcome: str
     """`promoted`, `kept` (the model in use stays), or `skipped`."""

@@ -57,8 +57,6 @@ _EMBEDDING: Final = "tasks"
 
 
 class RunResult(Struct, frozen=True, rename={"results": "lessons"}):
-    """What came of one run."""
-
     at: float
     episodes: int
     imported: int
@@ -293,7 +291,6 @@ class Learner:
         )  # fmt: skip
 
     def _material_before(self, place: int) -> Material:
-        """Return what may be learned from the episodes before a place."""
         from foretool.learning.language_models import scorer_of_environment
         from foretool.learning.training import Material
 

@@ -120,12 +120,10 @@ def _ranges(places: Iterable[int], before: int) -> Iterator[tuple[int, int]]:
 
 
 def episode_session(episode: Episode) -> str:
-    """Return the session that an episode of the log is of."""
     return re.split(r"[/:]", episode.key, maxsplit=1)[0]
 
 
 def choose_episodes(episodes: Iterable[Episode], people: People) -> list[Episode]:
-    """Return the episodes that may be learned from."""
     return [each for each in episodes if people.get(episode_session(each), ("", True))[1]]
 
 

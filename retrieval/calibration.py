@@ -80,7 +80,6 @@ def logit(probability: float) -> float:
 
 
 def sigmoid(logit: float) -> float:
-    """Return the probability of a logit, 0 to 1."""
     return 1.0 / (1.0 + exp(-max(min(logit, 30.0), -30.0)))
 
 

@@ -308,7 +308,6 @@ def _is_doubtful(evidence: Evidence) -> bool:
 
 @cache
 def shipped() -> Gate:
-    """Return the fitted models of this installation."""
     return msgspec.json.decode(FILE.read_bytes(), type=Gate)
 
 

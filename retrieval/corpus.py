@@ -173,7 +173,6 @@ class Corpus:
         return self._said[slot] if self._known[tool.id][:3] == _source(tool) else None
 
     def identity(self, slot: int) -> ToolIdentity:
-        """Return what tells the tool in a slot from those of other upstreams."""
         upstream, name = self._known[tool][:2] if (tool := self.ids[slot]) is not None else ("", "")
         return ToolIdentity(upstream, name, frozenset(self._said[slot].split()))
 

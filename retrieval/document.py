@@ -354,7 +354,6 @@ def _resolve(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_object(value: Any) -> dict[str, Any]:
-    """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 

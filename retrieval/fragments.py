@@ -308,8 +308,6 @@ def skill_text(name: str, description: str) -> str:
 
 
 class SkillRanking:
-    """Ranks one set of skills."""
-
     def __init__(self, skills: Sequence[tuple[str, str]]) -> None:
         """`skills`: name and description of each."""
         self.texts = [skill_text(name, description) for name, description in skills]

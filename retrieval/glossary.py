@@ -151,7 +151,6 @@ def is_put_into_english(text: str) -> bool:
 
 
 def legibility(text: str) -> Legibility:
-    """Return how well a text can be read."""
     from foretool.retrieval.languages import ENGLISH, fold, words_of
 
     text = _composed(text[:MOST_READ])
@@ -264,7 +263,6 @@ class Glossary:
 
 
 def read_lines(language: str) -> list[str]:
-    """Return the lines of the glossary of a language."""
     return (_FOLDER / f"glossary_{language}.txt").read_text("utf-8").splitlines()
 
 
@@ -282,7 +280,6 @@ def _runs_of(language: str) -> Glossary:
 
 @lru_cache(maxsize=16)
 def _words_of(language: str) -> WordGlossary:
-    """Return the glossary of a language that is written with spaces."""
     from foretool.retrieval.word_glossary import WordGlossary
 
     return WordGlossary(language, read_lines(language))
@@ -370,7 +367,6 @@ def _count_own(words: Sequence[Word], language: str) -> tuple[int, int]:
 
 
 def _is_name(word: Word) -> bool:
-    """Return whether a word may be a name."""
     return word.start > 0 and word.text[0].isupper()
 
 

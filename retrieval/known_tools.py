@@ -79,12 +79,10 @@ def read_line(name: str, rest: bytes) -> KnownTool:
 
 
 def write_line(tool: KnownTool) -> str:
-    """Return the line of a tool."""
     return "\t".join((tool.name, tool.server, _write_sketch(tool.sketch), *tool.wishes)) + "\n"
 
 
 def sketch_definition(document: Document) -> frozenset[int]:
-    """Return the sketch of a tool's description and parameters."""
     words = {*terms(document.description), *(f"={in_words(each)}" for each in document.parameters)}
     return frozenset(nsmallest(SKETCHED, {_hash(word) for word in words}))
 

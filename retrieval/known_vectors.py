@@ -43,8 +43,6 @@ class Head(Struct):
 
 
 class KnownVectors:
-    """The vectors of a file, by tool."""
-
     def __init__(self, data: bytes, tools: KnownTools) -> None:
         """Read the bytes of a file. Raises ValueError where they are not all there."""
         head, _, rows = data.partition(b"\n")

@@ -97,8 +97,6 @@ _HUMP: Final = re.compile(r"[a-z][A-Z]")
 
 
 class Word(Struct, frozen=True):
-    """A word of a text, and where it stands."""
-
     text: str
     start: int
     end: int

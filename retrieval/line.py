@@ -44,8 +44,6 @@ def _read(text: str, widened: bool) -> tuple[dict[str, float], dict[str, tuple[s
 
 
 class NeedScores:
-    """One need of a task: its terms and what they score."""
-
     def __init__(self, corpus: Corpus, text: str, *, widened: bool = False) -> None:
         """`widened`: whether words that mean nearly the same take part; encoders know them already."""
         self.text = text

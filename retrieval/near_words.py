@@ -95,8 +95,6 @@ def is_known(word: str) -> bool:
 
 
 class _Lines:
-    """The lines of the file, by term."""
-
     def __init__(self, data: bytes) -> None:
         self._lines = SortedLines(data, b" ")
 

@@ -23,8 +23,6 @@ Part = bytes | memoryview
 
 
 class Node(NamedTuple):
-    """One operation of a graph."""
-
     kind: str
     inputs: list[str]
     output: str
@@ -58,7 +56,6 @@ class Graph:
         """The two nodes that make a matrix of small integers, by its name."""
 
     def names(self) -> list[str]:
-        """Return the names of what may be a matrix."""
         parts = {name for cast, scaled in self._scaled.values() for name in (cast.inputs[0], scaled.inputs[1])}
         return [*(name for name in self._tensors if name not in parts), *self._scaled]
 

@@ -202,7 +202,6 @@ def spread(ranked: Iterable[ToolId], upstreams: Mapping[ToolId, str], tokens: To
 
 @cache
 def shipped() -> Priors:
-    """Return the priors that come with foretool."""
     return msgspec.json.decode(FILE.read_bytes(), type=Priors)
 
 

@@ -112,8 +112,6 @@ class ClauseFit(Struct, frozen=True):
 
 
 class Ranked(Struct, frozen=True):
-    """A tool in a ranking, with the reasons for its place."""
-
     tool: ToolId
     score: float
     parts: dict[str, float] = {}
@@ -164,7 +162,6 @@ class Ranking(Struct, frozen=True):
     """The words of the query."""
 
     def rank_of(self, tool: ToolId) -> int:
-        """Return 1 for the best tool, 0 for one that is not in the ranking."""
         return next((rank for rank, each in enumerate(self.ranked, 1) if each.tool == tool), 0)
 
 

@@ -107,7 +107,6 @@ class _Wanted:
 
 
 def search_words(shape: Shape) -> str:
-    """Return the words that a command is searched with."""
     return _Wanted(shape).text
 
 

@@ -82,7 +82,6 @@ class TokenRanks:
         self._count_word = lru_cache(_REMEMBERED)(self._merge)
 
     def count(self, text: str) -> int:
-        """Return the tokens of a text."""
         return sum(self._count_run(run) for run in short_runs(text))
 
     def _count_run(self, text: str) -> int:

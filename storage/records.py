@@ -211,8 +211,6 @@ class SessionRecord(Struct, frozen=True):
 
 
 class SessionSum(Struct, frozen=True):
-    """One session, and how much happened in it."""
-
     session: SessionRecord
     calls: int
     hidden: int
@@ -519,7 +517,6 @@ class Miss(Struct, frozen=True):
 
     @property
     def kind(self) -> MissKind:
-        """What was missed, of a miss on record."""
         return kind_of_miss(self.noticed, is_of_call=self.call > 0)
 
 
@@ -556,7 +553,6 @@ class MissCount(Struct, frozen=True):
     kind: MissKind = "tool"
 
     def with_more(self, more: MissCount) -> MissCount:
-        """Return it with more misses of the same tool and cause."""
         sums = (self.count + more.count, self.recovered + more.recovered, self.turns + more.turns,
                 self.tokens + more.tokens)  # fmt: skip
         last = (max(self.last_at, more.last_at), max(self.last_id, more.last_id))
@@ -753,8 +749,6 @@ class Failure(Struct, frozen=True):
 
 
 class Statistics(Struct, frozen=True):
-    """How many records of each kind a store holds."""
-
     upstreams: int
     tools: int
     versions: int

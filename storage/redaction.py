@@ -102,8 +102,6 @@ _pairs = re.compile(r"(?<=[A-Za-z0-9])[A-Za-z0-9]")
 
 
 class KnownSecrets(Protocol):
-    """Secrets that are known by their values."""
-
     def redact(self, text: str) -> str:
         """Return the text without them."""
 

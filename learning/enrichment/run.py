@@ -80,8 +80,6 @@ class EnrichmentPlan(Struct, frozen=True):
 
 
 class EnrichmentResult(Struct, frozen=True):
-    """What came of a run."""
-
     asked: int
     kept: int
     """Answers that hold wordings."""
@@ -97,7 +95,6 @@ class EnrichmentResult(Struct, frozen=True):
 def make_plan(
     entry: EnrichEntry, catalog: Catalog, store: Store, redact: Callable[[str], str], tools: Iterable[Tool]
 ) -> EnrichmentPlan:
-    """Return what has to be asked about these tools."""
     kept = {each.digest: each for each in store.wordings.all()}
     questions, known = dict[bytes, ToolQuestion](), 0
     for tool in tools:

@@ -62,8 +62,6 @@ class ModelReply(Struct, frozen=True):
 
 
 class ChatEndpoint:
-    """Asks one model."""
-
     def __init__(self, entry: EnrichEntry, pause_s: float = _PAUSE_S) -> None:
         self._entry = entry
         self._pause_s = pause_s
@@ -73,7 +71,6 @@ class ChatEndpoint:
         self._client = EndpointClient(_MOST_BYTES, _ANSWER_S)
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._client.close()
 
     async def ask(self, text: str) -> ModelReply:
@@ -141,7 +138,6 @@ class LocalModel:
         self._llm: Any = None
 
     async def close(self) -> None:
-        """Let the model go."""
         self._llm = None
 
     async def ask(self, text: str) -> ModelReply:

@@ -34,8 +34,6 @@ class ScorerError(Exception):
 
 
 class Score(NamedTuple):
-    """The log-probability of one continuation."""
-
     total: float
     """Sum of the natural log-probabilities of its tokens."""
     tokens: int

@@ -126,8 +126,6 @@ def _pieces(episode: Episode, calls: Sequence[int]) -> Iterator[Demonstration]:
 
 
 class TrainingSet(NamedTuple):
-    """Demonstrations, and their tasks as vectors."""
-
     tools: tuple[ToolId, ...]
     """By class."""
     demonstrations: Sequence[Demonstration]

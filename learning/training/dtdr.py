@@ -100,8 +100,6 @@ class Recipe(Struct, frozen=True):
 
 
 class DtdrTrainer:
-    """Trains a model by one recipe."""
-
     def __init__(self, recipe: Recipe | None = None) -> None:
         self.recipe = recipe or Recipe()
 

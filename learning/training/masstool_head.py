@@ -57,7 +57,6 @@ class TrainingTasks(Struct, frozen=True):
         return len(self.golds)
 
     def without_vectors(self) -> TrainingTasks:
-        """Return the same tasks in words alone."""
         return TrainingTasks(self.words, self.vectors[:, :0], self.golds, self.tools)
 
     def golden(self, rows: Ints) -> Floats:

@@ -30,8 +30,6 @@ _STILL = 1e-7
 
 
 class Adam:
-    """Optimizes one array."""
-
     def __init__(self, values: NDArray[Any]) -> None:
         self.values = values
         self._first, self._second = np.zeros_like(values), np.zeros_like(values)

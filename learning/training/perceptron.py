@@ -23,8 +23,6 @@ Draw = np.random.Generator
 
 
 class NetworkPlan(Struct, frozen=True):
-    """How a network is fitted."""
-
     hidden: int = 512
     epochs: int = 40
     batch: int = 128
@@ -41,8 +39,6 @@ class NetworkPlan(Struct, frozen=True):
 
 
 class Samples(Struct, frozen=True):
-    """The samples of one epoch."""
-
     tasks: Ints
     """Row of the task's vector, -1 for none."""
     rows: Ints

@@ -81,7 +81,6 @@ def train(material: Material, progress: Progress) -> bytes:
 
 
 def _ask(material: Material, tools: Sequence[Tool], trainer: PortsTrainer, progress: Progress) -> ModelAnswers:
-    """Ask the language model, if there is one."""
     scorer = material.open_scorer() if material.open_scorer is not None else None
     if scorer is None:
         return ModelAnswers()

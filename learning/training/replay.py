@@ -96,7 +96,6 @@ class Comparison(Struct, frozen=True):
         return min(self.difference[2], self.top5[2]) < 0.0
 
     def report(self) -> dict[str, Any]:
-        """Return the figures for a model's report."""
         return {
             "replayed": self.episodes, "steps": self.steps, "old": self.old, "new": self.new,
             "difference": list(self.difference), "top5": list(self.top5),
@@ -136,7 +135,6 @@ def rank_steps(
 
 
 def compare_ranks(old: Sequence[StepRanks], new: Sequence[StepRanks]) -> Comparison:
-    """Compare the ranks of the same episodes."""
     return Comparison(
         len(old), sum(len(each.ranks) for each in old), _means(old), _means(new),
         paired_difference([each.reciprocal for each in new], [each.reciprocal for each in old]),

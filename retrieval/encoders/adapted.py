@@ -76,7 +76,6 @@ class AdaptedEncoder:
         return self._queries.queries(texts)
 
     def documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed texts that are searched."""
         return self._documents.documents(texts)
 
     @cached_property

@@ -111,7 +111,6 @@ class OnnxEncoder:
         self._tokens_of = tokenizer_of(Path(weights.file).parent if not weights.package else None)
 
     def documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed texts that are searched."""
         prefix, limit = self.weights.document_prefix, self.weights.document_tokens
         english_only = self.weights.english_only
         return embed_readings(
@@ -119,7 +118,6 @@ class OnnxEncoder:
         )
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """Embed texts to search with."""
         if self.weights.english_only:
             texts = [put_into_english(text) for text in texts]
         return self._embed([self.weights.prefix + text for text in texts], self.weights.query_tokens)

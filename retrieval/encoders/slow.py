@@ -72,9 +72,7 @@ class SentenceTransformerEncoder:
             ) from error
 
     def documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed texts that are searched."""
         return embed_readings(texts, lambda read: unit(self._model.encode_document(read, batch_size=BATCH)))
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """Embed texts to search with."""
         return unit(self._model.encode_query(list(texts), batch_size=BATCH))

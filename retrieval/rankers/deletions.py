@@ -86,7 +86,6 @@ _ENGLISH: Final = re.compile(
 
 
 def deletes(name: str) -> bool:
-    """Return whether a tool of this name deletes something."""
     words = in_words(name).split()
     return words[:1] == [_FIRST] or not _DELETING.isdisjoint(words)
 

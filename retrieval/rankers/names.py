@@ -78,7 +78,6 @@ class NameIndex:
         return copied
 
     def drop(self, slot: int, server: str, name: str, exposed: str) -> None:
-        """Forget the tool in this slot, given its names."""
         for key in _keys(server, name, exposed):
             slots = self._slots.get(key, [])
             if slot in slots:

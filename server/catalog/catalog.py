@@ -142,7 +142,6 @@ class Catalog:
         return self.now.counts
 
     def of(self, upstream: str) -> list[Tool]:
-        """Return the tools of one server as clients see them, in its own order."""
         return self.now.of(upstream)
 
     def listed(self, upstream: str) -> list[Tool]:
@@ -150,7 +149,6 @@ class Catalog:
         return self.now.server(upstream).listed
 
     def get(self, tool: ToolId) -> Tool | None:
-        """Return the tool with this exposed name."""
         return self.now.get(tool)
 
     def changed_since(self, version: int) -> list[str]:
@@ -166,7 +164,6 @@ class Catalog:
         return [tool.id for tool in self.tools() if self.is_pinned(tool, patterns)]
 
     def is_pinned(self, tool: Tool, patterns: Sequence[str] = ()) -> bool:
-        """Return whether a tool is one of the `pins`."""
         own = self._entries[tool.upstream].entry.pin
         return matches(tool.name, own) or matches(tool.id, patterns)
 

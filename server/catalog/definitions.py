@@ -34,8 +34,6 @@ MOST_PROBLEMS, MOST_PROBLEM = 20, 500
 
 
 class ListedTools(Struct):
-    """What was read of a server's list of tools."""
-
     tools: dict[str, Tool] = field(default_factory=dict)
     """By the server's own names."""
     excluded: set[str] = field(default_factory=set)
@@ -59,17 +57,14 @@ class ListProblems:
         return has_changed
 
     def of(self, server: str) -> list[str]:
-        """Return what is wrong with all lists of a server."""
         return [problem for problems in self._by_list.get(server, {}).values() for problem in problems]
 
     def forget(self, servers: Iterable[str]) -> None:
-        """Forget servers that the config no longer has."""
         for name in servers:
             self._by_list.pop(name, None)
 
 
 def shorten_problems(problems: Sequence[str]) -> tuple[str, ...]:
-    """Return as much of the problems of a server as is kept."""
     more = [f"and {len(problems) - MOST_PROBLEMS} more like these"] if len(problems) > MOST_PROBLEMS else []
     return (*(problem[:MOST_PROBLEM] for problem in problems[:MOST_PROBLEMS]), *more)
 
@@ -91,7 +86,6 @@ class DefinitionReader:
         return data
 
     def includes(self, server: str, tool: str) -> bool:
-        """Return whether the config includes a tool of a server."""
         entry = self._entries.get(server)
         return entry is not None and entry.offers(tool)
 

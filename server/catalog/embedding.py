@@ -465,7 +465,6 @@ def _load_vectors(ensemble: DenseEnsemble, weights: Sequence[Weights], search: S
 
 
 def _serve(ensemble: DenseEnsemble, search: Search) -> None:
-    """Have the search rank with the ensemble."""
     from foretool.retrieval.encoders.slow import Ahead
 
     corpus = search.update_corpus()

@@ -15,8 +15,6 @@ from foretool.server.system.processes import WORKER_FOLDER, worker_environment
 
 
 class WorkerChoice(NamedTuple):
-    """Which encoder a process opens."""
-
     encoder: str
     """As `resolve_weights` takes it."""
     url: str
@@ -24,8 +22,6 @@ class WorkerChoice(NamedTuple):
 
 
 class EmbeddingWorker:
-    """A process with one encoder."""
-
     def __init__(self, process: asyncio.subprocess.Process, choice: WorkerChoice) -> None:
         assert process.stdin and process.stdout and process.stderr
         self._process = process

@@ -54,7 +54,6 @@ class EndpointClient:
         self._client = httpx2.AsyncClient(timeout=timeout_s, follow_redirects=False)
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._client.aclose()
 
     async def post(self, address: str, key: str, asked: dict[str, Any]) -> tuple[int, bytes]:

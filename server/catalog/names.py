@@ -55,7 +55,6 @@ _between = re.compile(r"[^a-z0-9]+")
 
 
 def check_name(name: str | None) -> str:
-    """Return a usable name. Raises ValueError."""
     if not name:
         raise ValueError("it has no name")
     if len(name) > _MAX_NAME:
@@ -75,7 +74,6 @@ def plain_name(prefix: str, tool: str) -> str:
 
 
 def plain_part(text: str) -> str:
-    """Return a text with the characters alone that a name may have."""
     return _forbidden.sub("_", text)
 
 
@@ -272,12 +270,10 @@ class NameKeeper:
             asyncio.get_running_loop().call_soon(self.save)
 
     def save_all(self) -> None:
-        """Save everything now."""
         while self._save_part():
             pass
 
     def _save_part(self) -> bool:
-        """Save some names; return whether some were saved."""
         part = dict(itertools.islice(self._unsaved.items(), AT_ONCE))
         try:
             if part:

@@ -165,7 +165,6 @@ class Naming:
 
 
 def with_name(tool: Tool, name: ToolId) -> Tool:
-    """Return a tool under an exposed name."""
     return tool if tool.id == name else replace(tool, id=name)
 
 

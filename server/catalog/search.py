@@ -88,7 +88,6 @@ class RecentUsage:
         """By profile: the usage, and until when it is believed."""
 
     def of(self, profile: str) -> Mapping[ToolId, Usage]:
-        """Return how often each tool was used in a profile."""
         until, usage = self._known.get(profile, (-inf, {}))
         if self._clock() >= until:
             usages = self._catalog.meanings.count_under_new_names(self._read(profile))
@@ -213,7 +212,6 @@ class Search(BackgroundWork):
             self._installed += 1
 
     def configure(self, settings: Settings) -> None:
-        """Follow changed settings."""
         if self._index.with_shipped != settings.shipped_wordings:
             self._index.take_shipped(settings.shipped_wordings)
             self._installed += 1

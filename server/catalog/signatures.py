@@ -108,7 +108,6 @@ def split_call(call: str) -> tuple[str, str]:
 
 
 def required_arguments(tool: Tool) -> set[str]:
-    """Return the names of the arguments that a tool requires."""
     schema = _schema(tool.definition)
     properties = _properties(schema)
     return {each for each in _required(schema) if isinstance(each, str) and not _has_default(properties.get(each))}
@@ -150,7 +149,6 @@ def _arguments(definition: bytes, marks_optional: bool) -> str:
 
 
 def _shown(required: Sequence[Any]) -> list[str]:
-    """Return the names of required arguments that are shown."""
     return [each for each in dict.fromkeys(map(str, required)) if _plain.fullmatch(each)][:_MOST_ARGUMENTS]
 
 

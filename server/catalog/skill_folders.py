@@ -58,8 +58,6 @@ class Reader(Protocol):
 
 
 class OwnSkill(Struct, frozen=True):
-    """A skill of the user."""
-
     uri: str
     name: str
     description: str
@@ -72,8 +70,6 @@ class OwnSkill(Struct, frozen=True):
 
 
 class _Source(Struct, frozen=True):
-    """A folder that holds skills."""
-
     path: Path
     label: str
     """Stands in the URIs of its skills."""
@@ -90,8 +86,6 @@ class _Looked(Struct):
 
 
 class SkillFolders:
-    """Finds the user's own skills for a client."""
-
     def __init__(self, config: LiveConfig) -> None:
         self._config = config
         self._looked: dict[_Source, _Looked] = {}

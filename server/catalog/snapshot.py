@@ -32,7 +32,6 @@ class ServerTools:
 
     @cached_property
     def in_order(self) -> list[Tool]:
-        """The tools by exposed name."""
         return sorted(self.shown, key=lambda tool: tool.id)
 
     @cached_property
@@ -92,7 +91,6 @@ class Snapshot:
         return self.server(server).shown
 
     def get(self, tool: ToolId) -> Tool | None:
-        """Return the tool with this exposed name."""
         return self._tools.get(tool)
 
     @cached_property
@@ -119,7 +117,6 @@ class Snapshot:
 
     @cached_property
     def page_servers(self) -> frozenset[str]:
-        """The servers that have pages (MCP Apps)."""
         return frozenset(name for name, each in self.servers.items() if each.has_pages)
 
     def servers_naming(self, page: str) -> list[str]:

@@ -165,7 +165,6 @@ def _estimate_all(texts: Sequence[str]) -> Steps[list[int]]:
 
 
 async def _ask(counter: asyncio.subprocess.Process, texts: Sequence[str]) -> bytes:
-    """Return what the counter answers."""
     assert counter.stdout is not None
     assert counter.stderr is not None
     output, *_ = await asyncio.gather(counter.stdout.read(), counter.stderr.read(), _send(counter, texts))

@@ -82,8 +82,6 @@ class _Memo(Struct, frozen=True):
 
 
 class _Question(Struct, frozen=True):
-    """A question to the client that is not answered yet."""
-
     answer: Callable[[Message], None]
     exchange: Exchange | None
     """In whose course it was asked."""
@@ -95,8 +93,6 @@ _decode_memo = Decoder(_Memo).decode
 
 
 class ClientQuestions:
-    """The questions to one client that it has not answered yet."""
-
     def __init__(self, send: Callable[[bytes], None]) -> None:
         """`send` sends what belongs to no request of the client."""
         self.name = "foretool"

@@ -38,8 +38,6 @@ _handle = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 class FoundTool(Struct, frozen=True):
-    """A tool that a search has shown."""
-
     discovery: int
     rank: int
     of: int
@@ -138,7 +136,6 @@ class Conversation:
         self.lines, self.last_at = lines, at
 
     def note_call(self, tool: ToolId, upstream: str, at: float) -> None:
-        """Record a call."""
         if self.steps and at - self.last_at > GAP_S:
             self.steps.clear()
             self.told.clear()

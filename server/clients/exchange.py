@@ -33,7 +33,7 @@ class ListOwner(Protocol):
 
 
 class Caller(ListOwner, Protocol):
-    """The client of an exchange, as far as answering a request needs it."""
+    """The client of an exchange, as far as answering a request needs it; `Client` says what each of these does."""
 
     era: Era
     transport: str
@@ -48,24 +48,16 @@ class Caller(ListOwner, Protocol):
     is_cut_off: bool
 
     @property
-    def says_goodbye(self) -> bool:
-        """Whether we learn that it has gone."""
-        ...
+    def says_goodbye(self) -> bool: ...
 
     @property
-    def is_shell(self) -> bool:
-        """Whether it calls tools by name and never lists them."""
-        ...
+    def is_shell(self) -> bool: ...
 
     @property
-    def is_program(self) -> bool:
-        """Whether code reads its results, and no model a list."""
-        ...
+    def is_program(self) -> bool: ...
 
     @property
-    def party(self) -> Party:
-        """The clients that may be told of its calls."""
-        ...
+    def party(self) -> Party: ...
 
     def introduce(self, info: dict[str, Any], capabilities: dict[str, Any], era: Era) -> None:
         """Record who sends the request at hand."""
@@ -76,9 +68,7 @@ class Caller(ListOwner, Protocol):
     def add_listen(self, exchange: Exchange, honoured: dict[str, Any]) -> None:
         """Keep a `subscriptions/listen` request open."""
 
-    def declared(self, exchange: Exchange | None = None) -> dict[str, Any]:
-        """Return the capabilities of the client, or of the sender of this exchange."""
-        ...
+    def declared(self, exchange: Exchange | None = None) -> dict[str, Any]: ...
 
     def ask(
         self,
@@ -87,16 +77,12 @@ class Caller(ListOwner, Protocol):
         answer: Callable[[Message], None],
         exchange: Exchange | None,
         progress: Callable[[Raw], None] | None = None,
-    ) -> Id:
-        """Send a request to a legacy client; return its id."""
-        ...
+    ) -> Id: ...
 
     def withdraw(self, question: Id, reason: str, exchange: Exchange | None) -> None:
         """Cancel a request that was sent to the client."""
 
-    def notify(self, kind: str, method: str, params: dict[str, Any] | None = None, uri: str = "") -> bool:
-        """Send a notification that belongs to no request; return whether anyone gets it."""
-        ...
+    def notify(self, kind: str, method: str, params: dict[str, Any] | None = None, uri: str = "") -> bool: ...
 
     def notify_raw(self, message: Message) -> None:
         """Send an upstream's notification as it is."""

@@ -66,14 +66,12 @@ class KeptResults:
         return ident if self.get(session, ident) is not None else None
 
     def get(self, session: str, ident: str) -> Rest | None:
-        """Return a rest that this session was given, None if there is none or no longer one."""
         for rests in self._rests.get(session, {}).values():
             if ident in rests:
                 return rests[ident]
         return None
 
     def forget(self, session: str) -> None:
-        """Drop what was kept for a session that has ended."""
         self._rests.pop(session, None)
         self._sizes.pop(session, None)
 

@@ -233,7 +233,6 @@ class Pursuit(Struct):
         return before[0] if len(searches) == len(before) == 1 else None
 
     def _row_of(self, place: int, search: RecentSearch) -> Miss | None:
-        """Return the miss that a search is."""
         if search.is_used:
             return None
         later = (need for need in self.needs if need.miss.at >= search.miss.at)

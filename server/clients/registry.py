@@ -80,11 +80,9 @@ class ClientRegistry:
         return self._clients[0] if len(self._clients) == 1 else None
 
     def folders(self) -> set[str]:
-        """Return the folders that windows work in."""
         return {client.folder for client in self._clients if client.folder}
 
     def admitted(self, upstream: str) -> list[Client]:
-        """Return the clients whose profile has an upstream."""
         return [client for client in self._clients if self._upstreams.admits(client.profile, upstream)]
 
     # -- coming and going

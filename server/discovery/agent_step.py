@@ -59,8 +59,6 @@ _KEPT_S: Final = 900.0
 
 
 class Shown(Struct, frozen=True):
-    """A tool of a step, and what it costs."""
-
     tool: ToolId
     definition: Raw
     """The upstream's definition under the exposed name; a large one has a trimmed schema."""
@@ -196,12 +194,10 @@ class AgentSteps:
         return self._assemble(plan, profile)
 
     def _servers_of(self, tools: Iterable[str]) -> list[str]:
-        """Return the servers of these tools, in their order."""
         found = (self._catalog.get(ToolId(id)) for id in tools)
         return [*dict.fromkeys(tool.upstream for tool in found if tool is not None)]
 
     def _assemble(self, plan: StepPlan, profile: Profile) -> StepPlan:
-        """Return the plan with the prompt and the tools that were selected."""
         catalog = self._catalog
         # Those of the plan come last: some are cut to fit.
         by_id = {each.id: each for each in [*self._instructions.of(profile), *plan.fragments]}

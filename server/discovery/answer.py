@@ -91,7 +91,6 @@ class Answer(Struct, frozen=True):
 
 
 def with_handle(answer: Answer, handle: str) -> Answer:
-    """Return the answer with the handle of the conversation it belongs to."""
     text = f"{answer.text}\nhandle: {handle}"
     return replace(answer, text=text, structured={**answer.structured, "handle": handle})
 
@@ -103,7 +102,6 @@ None those of the user alone."""
 
 
 def no_instructions(servers: Sequence[str] | None) -> Sequence[Fragment]:
-    """Return no instructions."""
     return ()
 
 
@@ -220,8 +218,6 @@ class Prediction(Struct, frozen=True):
 
 
 class AnswerWriter:
-    """Writes answers from what the catalog, the gate and the instructions say."""
-
     def __init__(
         self, catalog: Catalog, search: Search, instructions: Callable[[], Instructions], config: LiveConfig,
         find_absent: Callable[[Reach], Sequence[Away]],

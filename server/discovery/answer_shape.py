@@ -44,8 +44,6 @@ MOST_SAME: Final = 5
 
 
 class Shape(Struct, frozen=True):
-    """How an answer shows its matches."""
-
     ready: int
     """So many of the best are shown with what they do and their schemas."""
     lined: int

@@ -64,7 +64,6 @@ class AnswerTokens:
         asyncio.get_running_loop().call_soon(self.count)
 
     def count(self) -> None:
-        """Count what waits."""
         while self._waiting:
             session, chat, discovery, texts = self._waiting[0]
             counts = [count for text in texts if (count := self._count_text(text)) is not None]

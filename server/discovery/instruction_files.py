@@ -42,7 +42,6 @@ class InstructionFiles:
         """Grows with every change of a file."""
 
     def fragments(self) -> list[Fragment]:
-        """Return the fragments of all files, as of the last check."""
         return [fragment for file in self._files.values() for fragment in file.fragments]
 
     def look(self) -> None:

@@ -55,8 +55,6 @@ class _Held(Struct, frozen=True):
 
 
 class Instructions:
-    """Finds the instructions that apply to a task, for each profile."""
-
     def __init__(
         self, config: LiveConfig, upstreams: UpstreamRegistry, catalog: Catalog, gatekeeper: Gatekeeper
     ) -> None:
@@ -262,7 +260,6 @@ def _arguments(prompt: Mapping[str, Any], *, required: bool) -> Iterator[str]:
 
 
 def _described(exposed: str, prompt: Mapping[str, Any]) -> str:
-    """Describe a prompt by its listing."""
     about = " ".join(str(prompt.get(key) or "") for key in ("title", "description")).strip()
     wanted = ", ".join(_arguments(prompt, required=False))
     return f"Prompt {exposed}({wanted}): {about or 'no description'}"

@@ -44,13 +44,11 @@ class WordBits:
         self._known: dict[ToolId, Bits] = {}
 
     def of(self, tool: Tool) -> Bits:
-        """Return the words of a tool."""
         if (found := self._known.get(tool.id)) is None:
             found = self._known[tool.id] = self._as_bits(_words_of(tool, self._words_of))
         return found
 
     def without_figures(self, tool: Tool) -> Bits:
-        """Return the words of a tool that are not figures."""
         words, count = self.of(tool)
         figures = words & self._figures
         return words ^ figures, count - figures.bit_count()

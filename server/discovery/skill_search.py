@@ -54,8 +54,6 @@ OnRead = Callable[[Exchange, list[str], list[str]], None]
 
 
 class SkillSearch:
-    """Ranks skills as a client may use them, and reads them."""
-
     def __init__(self, skills: Skills, search: Search, catalog: Catalog, policy: TrustPolicy) -> None:
         self._skills = skills
         self._policy = policy

@@ -39,8 +39,6 @@ _LARGEST: Final = 512 * 1024
 
 
 class PromptAnswers:
-    """Answers prompt hooks."""
-
     def __init__(
         self, clients: ClientRegistry, search: Search, catalog: Catalog, recorder: Recorder,
         policy: TrustPolicy, config: LiveConfig, hook: PromptHook,

@@ -135,5 +135,4 @@ def _is_installed() -> bool:
 
 
 def searched_lines(prompt: Prompt) -> tuple[str, ...]:
-    """Return the lines of a prompt that are searched with."""
     return task_lines(prompt.text[:_MOST_CHARACTERS])

@@ -36,8 +36,6 @@ _OF_STATE: Final[dict[str, Condition]] = {
 
 
 class ListedServer(Struct, frozen=True):
-    """One server of the config."""
-
     name: str
     condition: Condition
     """`CONDITIONS` says what each means."""

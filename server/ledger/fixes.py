@@ -285,8 +285,6 @@ def edit_config(config: Config, fix: Fix) -> OwnServers:
 
 
 class _Finder:
-    """Finds the changes for one miss."""
-
     def __init__(self, app: App, miss: Miss) -> None:
         self._app = app
         self._miss = miss
@@ -317,7 +315,6 @@ class _Finder:
         return server if self._app.upstreams.failure(server) is not None else None
 
     def _find_tool(self) -> Tool | None:
-        """Return the tool that was needed, if it is there."""
         miss, catalog = self._miss, self._app.catalog
         if miss.noticed == "unknown_name":
             near = catalog.meanings.near(miss.tool) if catalog.meanings.why_gone(miss.tool) is None else []
@@ -425,7 +422,6 @@ class _Finder:
     # -- what shows a tool
 
     def _list(self, tool: Tool) -> Iterator[Fix]:
-        """Yield what lists a tool."""
         app, profile = self._app, self.profile
         if tool.id in app.lists.foresee(profile, self._policy).shown:
             return
@@ -528,7 +524,6 @@ class _Finder:
 
 
 def alias(catalog: Catalog, tool: Tool, name: str) -> Fix:
-    """Return the change that gives a tool another name."""
     change = ConfigChange(("servers", tool.upstream, "tools", tool.name, "name"), name)
     return Fix("alias", f"name {tool.id} {catalog.overrides.exposed(tool.upstream, name)}", (change,))
 

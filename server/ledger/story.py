@@ -301,12 +301,10 @@ def _find_charged(miss: Miss, searches: Sequence[Discovery]) -> set[int]:
 
 
 def sort_steps(steps: Iterable[StoryStep]) -> list[StoryStep]:
-    """Return steps in order."""
     return sorted(steps, key=lambda step: (step.at, _ORDER.index(step.kind)))
 
 
 def tell_session(session: SessionRecord) -> StoryStep:
-    """Return the beginning of a session as a step."""
     said = " ".join(filter(None, (session.client or "a client without a name", session.version)))
     return StoryStep(session.started_at, "session", f"{said} connected (profile {session.profile or 'default'})", 0)
 
@@ -321,7 +319,6 @@ def tell_list(shown: Exposure) -> StoryStep:
 
 
 def tell_search(search: Discovery) -> StoryStep:
-    """Return a search as a step."""
     asked = f'"{search.task}"' if search.task else ", ".join(search.names) or "a task that was not kept"
     found = ", ".join(match.tool for match in search.matches[:3]) or "no tool"
     more = f" and {len(search.matches) - 3} more" if len(search.matches) > 3 else ""
@@ -330,14 +327,12 @@ def tell_search(search: Discovery) -> StoryStep:
 
 
 def tell_call(call: Call) -> StoryStep:
-    """Return a call as a step."""
     hidden = ", not defined in its list" if call.hidden else ""
     way = " through our bridge" if call.via == "bridge" else ""
     return StoryStep(call.at, "call", f"called {call.tool}{way}: {call.outcome}{hidden}", 0)
 
 
 def tell_miss(miss: Miss) -> StoryStep:
-    """Return a miss as a step."""
     if miss.noticed == "shell":
         return StoryStep(miss.at, "miss", f"ran {miss.query or 'a command'} in its shell in place of {miss.tool}", 0)
     return StoryStep(

@@ -240,7 +240,6 @@ class Epochs:
         """By profile: when a client last got a list of it; none once that was found to be long ago."""
 
     def note_given(self, profile: str) -> None:
-        """Note that a client gets a list of a profile now."""
         self._given_at[profile] = self._recorder.now()
 
     def end(self, created_at: float) -> float | None:

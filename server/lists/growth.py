@@ -59,7 +59,6 @@ class SessionList:
         """By tool that grew, the list that lacked it."""
 
     def lists(self, tool: ToolId) -> bool:
-        """Return whether the tool is on the list, or has grown on it."""
         return self.view is not None and (tool in self.view.shown or tool in self.grown)
 
     def sees(self, tool: ToolId) -> bool:
@@ -133,7 +132,6 @@ class ToolList:
     # -- what the client sees
 
     def profile(self, shown: SessionList) -> Profile:
-        """Return the profile whose list a session gets."""
         profile = self._client.profile
         return replace(profile, shows_pages=True) if shown.shows_pages else profile
 
@@ -236,7 +234,6 @@ class ToolList:
         return self.grow(shown, self.rule.for_discovery(ranked, is_sure), found=True)
 
     def grow_for_next(self, shown: SessionList, prediction: Prediction) -> bool:
-        """Gain the tools that are likely next."""
         if self.policy(shown) != "growing":
             return False
         hidden = self.hidden(shown, prediction.chances)

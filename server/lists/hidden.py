@@ -28,8 +28,6 @@ _MOST_KEPT: Final = 16
 
 
 class Why(Struct, frozen=True):
-    """The reason that a tool is hidden, and the change that would have shown it."""
-
     cause: Cause
     rank: int
     of: int
@@ -91,8 +89,6 @@ class HiddenTools:
 
 
 class _ExplainedList:
-    """What explains the tools that one list lacks."""
-
     def __init__(self, maker: ListMaker, view: View, profile: Profile) -> None:
         self.view = view
         self._maker = maker
@@ -146,7 +142,6 @@ class _NextList:
 
 
 def _explain_step(view: View, tool: ToolId, upstream: str) -> Why:
-    """Explain why the tools of one step of an agent lack a tool."""
     ranked = view.ranked or ()
     rank = ranked.index(tool) + 1 if tool in ranked else 0
     if upstream in view.offline:

@@ -75,13 +75,10 @@ class View(Struct, frozen=True):
         return self.shown | frozenset(self.named)
 
     def array_for(self, era: Era) -> bytes:
-        """Return the JSON array of definitions for clients of an era."""
         return self.legacy_array if era == "legacy" and self.wide else self.array
 
 
 class ListInputs(NamedTuple):
-    """What lists are made of."""
-
     catalog: Catalog
     search: Search
     recorder: Recorder
@@ -104,8 +101,6 @@ class ListContents(NamedTuple):
 
 
 class ListMaker:
-    """Makes lists from what is known now."""
-
     def __init__(self, inputs: ListInputs) -> None:
         self.inputs = inputs
         self.first = FirstTools(inputs.catalog)
@@ -238,7 +233,6 @@ class ListDraft:
 
     @cached_property
     def pinned(self) -> list[ToolId]:
-        """The tools that the user has pinned. They are listed whatever they take."""
         return self._maker.find_pins(self.reach)
 
     @cached_property

@@ -133,7 +133,6 @@ def say_saving(costs: Costs) -> str:
 
 
 def add_costs(rows: Iterable[Costs], client: str) -> Costs:
-    """Return the sum of some rows."""
     total = Costs("", client)
     for row in rows:
         total.add(row)

@@ -115,7 +115,6 @@ class FlowWatch:
         return found
 
     def forget(self, session: str) -> None:
-        """Drop what a session that has ended left behind."""
         for chat in [chat for chat in self._talks if chat[0] == session]:
             del self._talks[chat]
 

@@ -353,7 +353,6 @@ class Recorder:
         return translate.argument_shape(arguments)
 
     def call(self, call: Call, misses: Sequence[Miss] = ()) -> None:
-        """Record a call and the misses it revealed."""
         self.backlog.add(call, self._audit(call) if self._config.settings.audit else None, misses)
 
     def audit(self, call: Call) -> None:
@@ -462,11 +461,9 @@ class Recorder:
         return self._asked(partial(self._store.sessions.exposure, id), None)
 
     def exposures(self, session: str) -> list[Exposure]:
-        """Return what a session was given, the oldest first."""
         return self._asked(partial(self._store.sessions.exposures, session), [])
 
     def missed_with(self, given: Exposure) -> set[ToolId]:
-        """Return the tools that a session has missed with a list that it was given."""
         return self._asked(partial(self._store.calls.missed_with, given), set())
 
     def latest_of_session(self, session: str, within_s: float) -> tuple[list[Discovery], list[Call], list[Miss]]:
@@ -502,11 +499,9 @@ class Recorder:
         return self._store.calls.counted_usage()
 
     def failing(self) -> set[ToolId]:
-        """Return the tools that failed at each of their latest calls."""
         return self._asked(partial(self._store.calls.failing, _JUDGED), set())
 
     def first_session_at(self) -> float:
-        """Return when the first session on record began, now if there is none."""
         return self._asked(self._store.sessions.first_at, None) or self._clock()
 
     def tasks(self, limit: int, profile: str) -> list[str]:

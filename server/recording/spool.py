@@ -25,8 +25,6 @@ _PREFIX: Final = "spool-"
 
 
 class Spooled(Struct, frozen=True, omit_defaults=True):
-    """One line of a spool."""
-
     call: Call | None = None
     misses: Sequence[Miss] = ()
     entry: AuditEntry | None = None

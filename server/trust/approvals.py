@@ -184,7 +184,6 @@ def judge_definitions(
 
 
 def definition_of(tool: Tool) -> Definition:
-    """Return a tool as a definition to decide about."""
     return Definition(tool.upstream, "tool", tool.name, tool.schema_hash, tool.definition, exposed=tool.id)
 
 

@@ -49,8 +49,6 @@ _SEVERITIES: Final[tuple[Severity, ...]] = ("low", "medium", "high")
 
 
 class TextFinding(Struct, frozen=True):
-    """Something suspicious in a server's text."""
-
     kind: str
     severity: Severity
     """`high` and `medium` are counted in `foretool status`; `low` is only listed."""

@@ -321,7 +321,6 @@ class Gatekeeper:
         return [kind for kind in MEMBERS if (kind in new and kind not in asked) or (name, kind) in self._edited]
 
     def note_asked(self, name: str, kind: ListKind) -> None:
-        """Note that a server was asked for a list and has not given it."""
         server, member = self._config.now.servers.get(name), MEMBERS[kind]
         try:
             if server is None or self._ledger.is_seen(name, member.first):

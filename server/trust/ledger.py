@@ -71,7 +71,6 @@ class ApprovalLedger:
 
     @property
     def store(self) -> ApprovalStore:
-        """The store in use."""
         return self._open_store()
 
     # -- the store
@@ -108,7 +107,6 @@ class ApprovalLedger:
         return bool(finish(self.read(server, kind))) and (server, kind) not in self._unsaved
 
     def known(self, server: str, kind: DefinitionKind) -> Steps[tuple[Hashes, Hashes]]:
-        """Return the approved and the blocked hashes of a kind."""
         approved: Hashes = {}
         blocked: Hashes = {}
         heads = yield from self.read(server, kind)

@@ -187,7 +187,6 @@ class Reach:
         return self._settings.call_tools
 
     def verdict(self, tool: Tool) -> Verdict:
-        """Return what the rules say of a tool."""
         key = (tool.id, tool.upstream, tool.name, tool.schema_hash)
         if (found := self._verdicts.get(key)) is None:
             if len(self._verdicts) >= MOST_KEPT:
@@ -196,7 +195,6 @@ class Reach:
         return found
 
     def decide(self, tool: Tool, asked: Asked) -> Decision:
-        """Decide on a call of a tool."""
         if tool.upstream in self._personal and self.admits(tool.upstream) and not self.sees(tool):
             # Never kept: the next list of the person may have it.
             reason = f"server {tool.upstream!r} does not list it to you"
@@ -287,7 +285,6 @@ class TrustPolicy:
         self._reaches: dict[str, Reach] = {}
 
     def reach(self, profile: Profile) -> Reach:
-        """Return what a profile reaches now."""
         if self._read is not self._config.now:
             self._read = self._config.now
             self._reaches.clear()

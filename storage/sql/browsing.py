@@ -67,7 +67,6 @@ class ExportStore(Subject):
         return self._events(_CALL_EVENTS, since, until)
 
     def task_events(self, since: float, until: float) -> Iterator[Event]:
-        """Yield the discoveries that have a task as events."""
         return self._events(_TASK_EVENTS, since, until)
 
     def prompts(self, since: float, until: float) -> list[Prompt]:

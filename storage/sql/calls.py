@@ -147,8 +147,6 @@ _REVISE: Final = (
 
 
 class CallStore(Subject):
-    """Calls, and the misses that they and discoveries revealed."""
-
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._repeated = Repeats(database, _call_key, self._find_call)

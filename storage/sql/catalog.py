@@ -210,14 +210,12 @@ class CatalogStore(Subject):
         return found, changes
 
     def _add_definitions(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
-        """Add definitions, and that the upstream has had them."""
         # One definition has one hash in both eras, and the form that is known last is kept.
         self._database.run_all(_ADD_DEFINITION, ((tool.schema_hash, tool.definition) for tool in tools))
         versions = ((upstream.name, tool.name, upstream.listed_at, tool.schema_hash) for tool in tools)
         self._database.run_all(_ADD_VERSION, versions)
 
     def _change_list(self, upstream: UpstreamRecord, tools: Sequence[Tool], difference: ListDifference) -> None:
-        """Write what has changed in the list of an upstream."""
         self._database.run(_SAVE_UPSTREAM, _UPSTREAMS.row(upstream))
         id = self._id(upstream)
         self._database.run_all(
@@ -325,8 +323,6 @@ Listed = dict[str, tuple[int, str, ToolId, int]]
 
 
 class ListDifference(Struct, frozen=True):
-    """How a list differs from the one that is kept."""
-
     redefined: list[Tool]
     """New, or with a new definition."""
     put: list[tuple[int, Tool]]
@@ -340,7 +336,6 @@ class ListDifference(Struct, frozen=True):
 
 
 def _compare(before: Listed, tools: Sequence[Tool]) -> Steps[ListDifference]:
-    """Compare lists in steps."""
     found = ListDifference([], [], [])
     stay = set()
     for place, tool in enumerate(tools):

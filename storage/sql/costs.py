@@ -59,7 +59,6 @@ class CostCounts(Struct, kw_only=True):
     rated_priced: int = 0
 
     def add(self, other: CostCounts) -> None:
-        """Add what others took."""
         for name in COST_COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -207,7 +206,6 @@ class CostStore(Subject):
         return [begin, *changes] if begin is not None else []
 
     def first_size(self) -> CatalogSize | None:
-        """Return what all tools took first."""
         return _SIZES.find(self._database, "ORDER BY at LIMIT 1")
 
     def add_size(self, at: float, tokens: int) -> None:

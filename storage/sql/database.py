@@ -194,7 +194,6 @@ class Database(ABC):
         """Yield the rows of a query one by one, for a query with many rows of which little is kept."""
 
     def row(self, sql: str, values: Values = ()) -> tuple[Any, ...] | None:
-        """Return the first row of a query, or None."""
         rows = self.rows(sql, values)
         return rows[0] if rows else None
 
@@ -278,7 +277,6 @@ class Database(ABC):
         """Try to use the database again, from any thread; see `Store.reopen`."""
 
     def close(self) -> None:
-        """Close the connection."""
         held, self._held = self._held, None
         if held is not None:
             held.close()

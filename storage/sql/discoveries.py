@@ -79,8 +79,6 @@ _RANKED = Decoder(tuple[_Ranked, ...])
 
 
 class DiscoveryStore(Subject):
-    """Discoveries, and what happened after them."""
-
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._repeated = Repeats(database, _discovery_key, self._find)

@@ -42,7 +42,6 @@ class AuditStore(Subject):
         )
 
     def each(self, wanted: AuditFilter) -> Iterator[AuditEntry]:
-        """Yield the entries that are wanted, the oldest first."""
         last = 0
         while True:
             page = _AUDIT.find_all(

@@ -125,8 +125,6 @@ PRICE_OLD_CALLS: Final = (
 
 
 class Column(NamedTuple):
-    """A column of a table."""
-
     name: str
     kind: Literal["int", "float", "str", "bytes"]
     is_key: bool

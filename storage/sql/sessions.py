@@ -78,8 +78,6 @@ _GET_CONVERSATIONS = """
 
 
 class SessionStore(Subject):
-    """Sessions, and the tool lists (exposures) that they received."""
-
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._repeated = Repeats(database, _exposure_key, self._find_exposure)
@@ -110,7 +108,6 @@ class SessionStore(Subject):
         self._database.run("UPDATE sessions SET ended_at = ? WHERE key = ?", (at, key))
 
     def reopen(self, key: str) -> None:
-        """Take it back that a session has ended."""
         self._database.run("UPDATE sessions SET ended_at = NULL WHERE key = ?", (key,))
 
     def beginning_with(self, digits: str) -> list[SessionRecord]:
@@ -125,7 +122,6 @@ class SessionStore(Subject):
         return _SESSIONS.find_all(self._database, "ORDER BY started_at DESC, rowid DESC LIMIT ?", (limit,))
 
     def ended(self, keys: Collection[str]) -> set[str]:
-        """Return those of these sessions that have ended."""
         strings = self._database.json_strings
         sql = f"SELECT key FROM sessions WHERE key IN ({strings}) AND ended_at IS NOT NULL"  # noqa: S608
         return {key for (key,) in self._database.rows(sql, (encode_json(list(keys)),))}

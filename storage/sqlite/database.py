@@ -242,7 +242,6 @@ class SqliteDatabase(Database):
         return int(self.rows("SELECT last_insert_rowid()")[0][0])
 
     def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a query."""
         self._settle()
         try:
             return self._connection.execute(sql, self._clean(values)).fetchall()
