@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
@@ -263,11 +263,11 @@ def _alternatives(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[dict
     """Yield a schema, what it refers to, its array items and the members it combines; one level, so cycles do no
     harm."""
     yield schema
-    if (target := _resolve(schema, root)) is not schema:
+    if (target := follow_reference(schema, root)) is not schema:
         yield target
-    yield _resolve(schema.get("items"), root)
+    yield follow_reference(schema.get("items"), root)
     for members in _combined(schema):
-        yield from (_resolve(member, root) for member in members[:_MAX_ENUM_VALUES])
+        yield from (follow_reference(member, root) for member in members[:_MAX_ENUM_VALUES])
 
 
 # What a tool takes and gives: the two ends of a dependency
@@ -325,8 +325,8 @@ def _given(root: dict[str, Any], depth: int) -> set[str]:
         properties = dict(_properties(schema))
         found.update(map(in_words, properties))
         members = chain(properties.values(), *_combined(schema))
-        waiting.extend((_resolve(member, root), left - 1) for member in members)
-        waiting.appendleft((_resolve(schema.get("items"), root), left))
+        waiting.extend((follow_reference(member, root), left - 1) for member in members)
+        waiting.appendleft((follow_reference(schema.get("items"), root), left))
     return found
 
 
@@ -342,7 +342,7 @@ def _combined(schema: dict[str, Any]) -> Iterator[list[Any]]:
     return (found for word in ("allOf", "anyOf", "oneOf") if isinstance(found := schema.get(word), list))
 
 
-def _resolve(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
+def follow_reference(schema: Any, root: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema itself, or what its local `$ref` such as `#/$defs/Name` points at."""
     path = _text(_as_object(schema).get("$ref"))
     if not path.startswith("#/"):

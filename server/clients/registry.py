@@ -137,9 +137,7 @@ class ClientRegistry:
         )
         if (earlier := client.take_earlier(record)) is not None:
             return self._go_on(client, earlier)
-        session = Session(
-            record, self._hidden, shows_pages=shows_pages(client.capabilities), has_list=not client.is_shell
-        )  # fmt: skip
+        session = self._open_session(client, record)
         listed = client.tools.profile(session.list).key
         others = [one for each in self._clients for one in each.lists() if each.tools.profile(one).key == listed]
         if not others and not client.is_program:
@@ -153,9 +151,7 @@ class ClientRegistry:
         told of tools, and knows of no other proxy."""
         self._recorder.reopen_session(record, client.person)
         self._upstreams.wake_unlisted(record.era, client.profile)
-        session = Session(
-            record, self._hidden, shows_pages=shows_pages(client.capabilities), has_list=not client.is_shell
-        )  # fmt: skip
+        session = self._open_session(client, record)
         self._recall(client, session)
         return session
 
@@ -186,7 +182,11 @@ class ClientRegistry:
         """Go on with a session that another replica has begun, and recorded."""
         self._recorder.know_session(memo.record, client.person)
         self._upstreams.wake_unlisted(memo.record.era, client.profile)
-        return Session(memo.record, self._hidden, shows_pages=shows_pages(client.capabilities))
+        return self._open_session(client, memo.record)
+
+    def _open_session(self, client: Client, record: SessionRecord) -> Session:
+        pages = shows_pages(client.capabilities)
+        return Session(record, self._hidden, shows_pages=pages, has_list=not client.is_shell)
 
     def end_session(self, session: Session, *, goes_on: bool = False) -> None:
         """Forget a session; `goes_on`: at another replica, so it has not ended."""

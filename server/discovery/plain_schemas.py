@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from foretool.retrieval.document import cut_at_word
+from foretool.retrieval.document import cut_at_word, follow_reference
 from foretool.retrieval.words import compact
 
 _MAX_PROPERTIES, _MAX_VALUES, _MAX_MEMBERS, _MAX_TEXT = 20, 12, 4, 100
@@ -151,10 +151,4 @@ def _some(names: list[str]) -> str:
 
 def _follow(schema: Schema, root: Mapping[str, Any]) -> Schema:
     """Merge into a schema what its local `$ref` points at; its own members win. One step only, so cycles end."""
-    path = schema.get("$ref")
-    if not isinstance(path, str) or not path.startswith("#/"):
-        return schema
-    found: Any = root
-    for step in path[2:].split("/"):
-        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
-    return {**found, **schema} if isinstance(found, dict) else schema
+    return {**follow_reference(schema, root), **schema}
