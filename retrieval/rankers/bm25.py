@@ -194,14 +194,9 @@ class Lexical:
                 self._totals[number] -= lengths[slot]
             self._stale()
 
-    def compact(self) -> None:
-        """Close the gaps of dropped slots; live ones keep their order and get new numbers."""
-        for _ in self.compacting():
-            pass
-
     def compacting(self) -> Iterator[None]:
-        """Do what `compact` does, and pause now and then. In a pause the index may be searched, with the slots that it
-        had, but not changed. The slots get their new numbers after the last pause."""
+        """Close the gaps of dropped slots, and pause now and then: live ones keep their order and get new numbers after
+        the last pause. In a pause the index may be searched, with the slots that it had, but not changed."""
         numbers = array("I", bytes(4 * len(self._alive)))
         kept = 0
         for slot, alive in enumerate(self._alive):

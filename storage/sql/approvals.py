@@ -307,11 +307,6 @@ class ApprovalStore(Subject):
         found = self.approved(server, "shown")
         return frozenset(found[0].value.decode().split()) if found else None
 
-    def forget(self, server: str) -> None:
-        """Delete everything of a server, so that its next list counts as the first."""
-        with self._database.atomic():
-            self._database.run("DELETE FROM approvals WHERE server = ?", (server,))
-
     def _insert(self, sql: str, definitions: Iterable[Definition], decision: int = 0) -> None:
         self._database.run_all(sql, [(*astuple(each), decision) for each in definitions])
 

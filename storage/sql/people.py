@@ -99,10 +99,6 @@ class GrantStore(Subject):
             return self._database.run(sql, values) > 0
         return self._database.run(f"{sql} AND sealed = ?", (*values, old)) > 0
 
-    def servers(self, person: str) -> Sequence[str]:
-        rows = self._database.rows("SELECT server FROM grants WHERE person = ? ORDER BY server", (person,))
-        return [server for (server,) in rows]
-
     def begin(self, ident: bytes, sealed: bytes, until: float) -> None:
         """Keep a consent that is under way, until a time in seconds since 1970."""
         with self._database.atomic():

@@ -104,7 +104,6 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
     "grants.save": lambda store: store.grants.save("git", "sub:1", b"sealed", NOW),
     "grants.replace": lambda store: store.grants.replace("git", "sub:1", b"sealed", b"other", NOW),
     "grants.remove": lambda store: store.grants.remove("git", "sub:1"),
-    "grants.servers": lambda store: store.grants.servers("sub:1"),
     "grants.begin": lambda store: store.grants.begin(b"1", b"sealed", NOW),
     "grants.take": lambda store: store.grants.take(b"1", NOW),
     "grants.take_late": lambda store: store.grants.take_late(NOW, 50),
@@ -143,7 +142,7 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
 """Each method that serving calls on the event loop, asked as serving asks it."""
 
 OFF_LOOP: Final = {
-    "approvals": "decide note_shown shown forget",
+    "approvals": "decide note_shown shown",
     "artifacts": "bump_version add active roll_back add_demonstrations latest_demonstrations count_demonstrations",
     "audit": "find each",
     "browsing": "sessions calls_of misses_of neighbours counts usage",
