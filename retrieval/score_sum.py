@@ -11,9 +11,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from foretool.retrieval.line import WHOLE, leader, level_scale
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.ranking import Nearness
+from foretool.retrieval.ranking import WHOLE, Nearness, leader, level_scale
 
 LEAD = 1.0
 """What the best tool of a clause gains, and that of the task as a whole."""
@@ -115,7 +114,7 @@ def z_scores(scores: Floats, pool: NDArray[np.bool_] | None = None) -> Floats:
 
 
 def fuse_sums(lines: Sequence[ScoreSum], whole: ScoreSum, names: Sequence[object]) -> ScoreSum:
-    """Fuse the sums of several lines as `line.fuse_lines` does; only scores above the average count as hits.
+    """Fuse the sums of several lines as `ranking.fuse_lines` does; only scores above the average count as hits.
     `names` (slots,) decides between equals."""
     levels = [(each, level) for each in lines if (level := _level(each)) is not None]
     highest, source = np.zeros_like(whole.total), np.full(len(whole.total), -1)

@@ -19,12 +19,12 @@ from msgspec.structs import replace
 from foretool.retrieval.clauses import SHARE, in_english, is_story, parts
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.glossary import put_into_english
-from foretool.retrieval.line import ENTROPY_DEPTH, NeedScores, fuse_lines
+from foretool.retrieval.line import ENTROPY_DEPTH, NeedScores
 from foretool.retrieval.named_servers import NamedServers, TextVectors
 from foretool.retrieval.rankers.bm25 import idf
 from foretool.retrieval.rankers.deletions import IDLE, RASH, UNASKED, asks_to_change, is_unasked, only_asks
 from foretool.retrieval.rankers.usage import usage_shares
-from foretool.retrieval.ranking import ClauseFit, Evidence, Query, split_needs
+from foretool.retrieval.ranking import ClauseFit, Evidence, Query, fuse_lines, split_needs
 from foretool.retrieval.reasons import ReasonFinder
 from foretool.storage.records import ToolId, Usage
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretool.retrieval.line import LEVELLING, WHOLE, fuse_lines, level_hits, score_deviation
+from foretool.retrieval.ranking import LEVELLING, WHOLE, fuse_lines, level_hits, score_deviation
 
 HITS = st.dictionaries(st.integers(0, 19), st.floats(0.01, 100.0), max_size=20)
 
