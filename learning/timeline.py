@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.server.config.files import read_lines
 from foretool.storage.records import Artifact, Episode, MissedNeed, MissFilter, Tool, ToolId, Usage
 from foretool.storage.store import Store
 
@@ -89,16 +90,15 @@ _row = msgspec.json.Decoder(_Row)
 def read_demonstrations(path: Path, names: Mapping[str, ToolId]) -> Imported:
     """Read lines of JSON with `query`, `calls` (tools in order) and optionally `edges`, `id`, `needs_tool`.
 
-    `names` has every name by which a demonstration may call a tool. Raises `ValueError` with the line, and `OSError`.
+    `names` has every name by which a demonstration may call a tool. Raises `ValueError` with the line or
+    the file.
     """
     found: list[Episode] = []
     unknown: dict[str, None] = {}
     rows = 0
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
-        if not line.strip():
-            continue
+    for place, line in read_lines(path):
         rows += 1
-        row = _read_row(f"{path}: line {number}", line)
+        row = _read_row(place, line)
         calls = row.calls if row.needs_tool else []
         if missing := [call for call in calls if call not in names]:
             unknown.update(dict.fromkeys(missing))
@@ -109,14 +109,14 @@ def read_demonstrations(path: Path, names: Mapping[str, ToolId]) -> Imported:
                 tasks=(row.query,) if row.query else (),
                 edges=tuple(row.edges) if row.edges is not None else None,
                 source="import",
-                key=f"{path.name}:{number if row.id is None else row.id}",
+                key=f"{path.name}:{place.rpartition(' ')[2] if row.id is None else row.id}",
                 arguments=tuple(msgspec.json.encode(each).decode() for each in row.args or ()) if calls else (),
             )
         )
     return Imported(tuple(found), rows, tuple(unknown))
 
 
-def _read_row(place: str, line: str) -> _Row:
+def _read_row(place: str, line: bytes) -> _Row:
     try:
         row = _row.decode(line)
     except msgspec.DecodeError as error:

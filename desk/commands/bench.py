@@ -76,7 +76,7 @@ def command(path: Path | None, as_json: bool, profile: str, file: Path | None, s
         else:
             try:
                 found = read_queries(file, tools, app.store.calls.usage(), now)
-            except (ValueError, OSError) as error:
+            except ValueError as error:
                 raise click.ClickException(f"bench: {error}") from None
         if not found.queries:
             return complain(f"bench: {_why_none(found, file)}", WRONG)

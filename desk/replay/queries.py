@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.server.catalog.names import names_for_demonstrations
+from foretool.server.config.files import read_lines
 from foretool.server.discovery.query_vectors import texts_of_prompt, texts_of_search
 from foretool.storage.episodes import GAP_S, MOST_CALLS, read_latest_episodes
 from foretool.storage.records import SHELL_CLIENT, Episode, MissFilter, SessionRecord, Tool, ToolId, Usage
@@ -174,19 +175,16 @@ _row = msgspec.json.Decoder(_Row)
 
 def read_queries(path: Path, tools: Sequence[Tool], usage: Sequence[Usage], now: float) -> QuerySet:
     """Return the queries of a file with an object a line, as if they were asked now. Raises `ValueError` with the line
-    that is wrong, and `OSError`."""
+    that is wrong, or the file."""
     names = names_for_demonstrations(tools)
     known = {each.tool: each for each in usage}
     found: list[NeededTools] = []
     wordless = unknown = 0
-    # Not splitlines(): texts that people wrote may hold other line separators.
-    for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
-        if not line.strip():
-            continue
+    for place, line in read_lines(path):
         try:
             row = _row.decode(line)
         except msgspec.DecodeError as error:
-            raise ValueError(f"{path}: line {number}: {error}; {_FORMAT}") from None
+            raise ValueError(f"{place}: {error}; {_FORMAT}") from None
         called = [names[each] for each in row.calls if each in names]
         if not row.query.strip():
             wordless += 1

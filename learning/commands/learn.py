@@ -95,7 +95,7 @@ def _import(store: Store, file: Path, tools: Sequence[Tool]) -> None:
 
     try:
         read = read_demonstrations(file, names_for_demonstrations(tools))
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise click.ClickException(f"learn: {error}") from None
     episodes = list(read.episodes)
     # Files are often sorted by tool, but the replayed tasks have to be like those trained on.

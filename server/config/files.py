@@ -103,3 +103,22 @@ def read_regular(path: Path, largest: int = _LARGEST_CONFIG) -> bytes:
         if status.st_size > largest:
             raise OSError(errno.EFBIG, f"it is larger than {largest // _MIB} MiB", str(path))
         return file.read()
+
+
+_LARGEST_LINES: Final = 256 * _MIB
+"""Most bytes of a file of lines that a command reads."""
+
+
+def read_lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield each line of a file or a pipe that a user names, without blank ones, behind its place. Raises `ValueError`
+    with the way out where it cannot be read or does not end."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_LINES + 1)
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}; give a file with an object of JSON a line") from None
+    if len(data) > _LARGEST_LINES:
+        raise ValueError(f"{path}: it is larger than {_LARGEST_LINES // _MIB} MiB; give a part of it")
+    # Not splitlines(): texts that people wrote may hold other line separators.
+    lines = enumerate(data.split(b"\n"), 1)
+    yield from ((f"{path}: line {number}", line) for number, line in lines if line.strip())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -102,6 +103,30 @@ def test_a_config_that_is_no_file_is_one_line(
     assert run(command) != 0
     err = capsys.readouterr().err
     assert "mcp.json" in err and "Traceback" not in err
+
+
+def _no_text(path: Path) -> None:
+    path.write_bytes(b'{"query": "\xff", "calls": []}\n')
+
+
+@requirement("trust:files:odd")
+def test_a_file_of_lines_that_cannot_be_read_is_one_line_with_its_name(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = home / "mcp.json"
+    echo = {"command": sys.executable, "args": [str(Path(__file__).parents[1] / "support" / "echo_upstream.py")]}
+    settings = {"encoder": "none", "storage": "store.sqlite3"}
+    config.write_text(json.dumps({"mcpServers": {"echo": echo}, "foretool": settings}))
+    run(["doctor", "--config", str(config)])  # from then on its tools are known
+    capsys.readouterr()
+    for make, said in ((_endless, "it is larger than 256 MiB; give a part of it"), (_no_text, "line 1: ")):
+        lines = home / f"{make.__name__}.jsonl"
+        make(lines)
+        for command in (["bench"], ["learn", "--from"]):
+            assert run([*command, str(lines), "--config", str(config)]) == 1
+            err = capsys.readouterr().err
+            assert f"{lines}: {said}" in err
+            assert len(err.splitlines()) == 1
 
 
 @requirement("trust:files:odd")
