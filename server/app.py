@@ -270,6 +270,7 @@ class App:
         attempt("questions", self.answering.server_requests.expire)
         attempt("long calls", self.answering.calls.long_calls.tick)
         attempt("records", self.recorder.retry)
+        attempt("forgotten sessions", self.recorder.name_forgotten)
         attempt("lists", self.parties.advance_epoch)
 
     def follow_decisions(self) -> None:

@@ -202,7 +202,7 @@ def _forget(config: Config, store: Store, selection: Selection) -> Outcome:
     running = sorted(proxy.pid for proxy in find_running(store.serving.states()))
     if running:
         pids = ", ".join(map(str, running))
-        unnamed = "; these bear no name and are not learned from" if selection.person else ""
+        unnamed = "; the same command forgets these too, and they are not learned from" if selection.person else ""
         remains.append(f"running proxies (process {pids}) may still write records of sessions that go on{unnamed}")
     is_compact = _compact(store)
     if isinstance(store.path, ServerAddress):

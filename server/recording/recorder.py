@@ -52,7 +52,7 @@ _MOST_BEHIND: Final = 2_000
 _JUDGED: Final = 1000
 """How many of the latest calls say whether a tool works at all."""
 
-_UNKNOWN: Final = (Person("", ""), "", "")
+_UNKNOWN: Final[tuple[Person, SessionRecord | None]] = (Person("", ""), None)
 _MOST_PEOPLE: Final = 20_000
 """Sessions of which it is kept whose they are; far more than may be open at once."""
 
@@ -326,8 +326,10 @@ class Recorder:
             backlog.take_over,
             backlog.close,
         )
-        self._people: OrderedDict[str, tuple[Person, str, str]] = OrderedDict()
-        """By session: who it is of, the client's name, and the profile."""
+        self._people: OrderedDict[str, tuple[Person, SessionRecord | None]] = OrderedDict()
+        """By session: who it is of, and what is on record of it."""
+        self._active: set[str] = set()
+        """Sessions that did something since `name_forgotten` looked."""
         self._asks_in_vain = False
 
     def now(self) -> float:
@@ -353,6 +355,7 @@ class Recorder:
         return translate.argument_shape(arguments)
 
     def call(self, call: Call, misses: Sequence[Miss] = ()) -> None:
+        self._active.add(call.session)
         self.backlog.add(call, self._audit(call) if self._config.settings.audit else None, misses)
 
     def audit(self, call: Call) -> None:
@@ -361,7 +364,8 @@ class Recorder:
             self.backlog.write(partial(self._store.audit.add, [self._audit(call)]), None)
 
     def _audit(self, call: Call) -> AuditEntry:
-        person, client, profile = self._people.get(call.session, _UNKNOWN)
+        person, session = self._people.get(call.session, _UNKNOWN)
+        client, profile = (session.client, session.profile) if session is not None else ("", "")
         if call.session in self._people:
             self._people.move_to_end(call.session)
         return AuditEntry(
@@ -370,6 +374,7 @@ class Recorder:
         )  # fmt: skip
 
     def miss(self, miss: Miss) -> None:
+        self._active.add(miss.session)
         self.backlog.add_miss(miss)
 
     def settle(self, new: Sequence[Miss], changed: Sequence[tuple[Miss, Miss | None]]) -> None:
@@ -395,6 +400,7 @@ class Recorder:
 
     def discovery(self, discovery: Discovery) -> int:
         """Record a discovery; return its id as `exposure` does."""
+        self._active.add(discovery.session)
         return self.backlog.identified(partial(self._store.discoveries.add, discovery))
 
     def name_discovery(self, id: int, handle: str) -> None:
@@ -423,9 +429,20 @@ class Recorder:
 
     def know_session(self, session: SessionRecord, person: Person) -> None:
         """Remember whose a session is that is on record."""
-        self._people[session.key] = (person, session.client, session.profile)
+        self._people[session.key] = (person, session)
         while len(self._people) > _MOST_PEOPLE:
             self._people.popitem(last=False)
+
+    def name_forgotten(self) -> None:
+        """Record again whose a session is that was forgotten and goes on: what it does now can be forgotten as well.
+        Raises `StorageError`."""
+        if not self._active or self.backlog.is_failing:
+            return
+        for key in self._active & self._store.sessions.unnamed():
+            person, session = self._people.get(key, _UNKNOWN)
+            if session is not None:
+                self._store.sessions.name_again(session, person.principal)
+        self._active.clear()
 
     def reopen_session(self, session: SessionRecord, person: Person) -> None:
         """Record that a session goes on here which another proxy has recorded, and perhaps ended."""

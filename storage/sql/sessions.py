@@ -99,6 +99,18 @@ class SessionStore(Subject):
             (session, person, int(learns), at),
         )
 
+    def unnamed(self) -> set[str]:
+        """Return the sessions whose person was forgotten."""
+        return {session for (session,) in self._database.rows("SELECT session FROM session_people WHERE person = ''")}
+
+    def name_again(self, session: SessionRecord, person: str) -> None:
+        """Keep again whose a session is that was forgotten and goes on; nothing of it is learned from."""
+        with self._database.atomic():
+            self.begin(session)
+            self._database.run(
+                "UPDATE session_people SET person = ? WHERE session = ? AND person = ''", (person, session.key)
+            )
+
     def people(self) -> dict[str, tuple[str, bool]]:
         """Return whose each session is of which that is kept, and whether it may be learned from."""
         rows = self._database.rows("SELECT session, person, learns FROM session_people")

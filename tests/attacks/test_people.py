@@ -25,7 +25,7 @@ from foretool.server.config.loader import Config
 from foretool.server.config.tokens import digest
 from foretool.server.transports.client.http import HttpServer
 from foretool.server.transports.client.http_rules import HttpRules, read_rules
-from foretool.storage.records import AuditFilter
+from foretool.storage.records import AuditFilter, Selection
 
 pytestmark = [pytest.mark.anyio, on_the_real_clock]
 
@@ -439,6 +439,29 @@ async def test_every_call_is_on_record_under_the_one_who_made_it() -> None:
     ]
     assert found[0].principal == principal_of(ISSUER, "ann") != found[1].principal == principal_of(ISSUER, "eve")
     assert "s3cret" not in repr(found)
+
+
+@requirement("trust:data:forget-person")
+async def test_what_a_person_does_in_a_session_that_outlives_forgetting_can_be_forgotten_too() -> None:
+    async with team() as at:
+        store, session = at.stage.store, await at.session(ann("work"), "/mcp/work")
+        person = Selection(person=principal_of(ISSUER, "ann"))
+        push, search = (
+            {"name": "git__push", "arguments": {}},
+            {"name": "discover_tools", "arguments": {"task": "uluru"}},
+        )
+        for done in (push, search):
+            await at.legacy(session, "/mcp/work", "tools/call", **push)
+            at.stage.app.tick()
+            assert store.forgetting.forget(person).counts["calls"] == 1
+            assert store.forgetting.forget(person).counts == {}
+            at.stage.app.tick()
+            assert store.forgetting.forget(person).counts == {}, "of a session that rests nothing comes back"
+            await at.legacy(session, "/mcp/work", "tools/call", **done)
+            at.stage.app.tick()
+            kind = "calls" if done is push else "discoveries"
+            assert store.forgetting.forget(person, dry=True).counts[kind] == 1
+            store.forgetting.forget(person)
 
 
 async def test_without_the_setting_no_call_is_kept() -> None:
