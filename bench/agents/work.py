@@ -120,6 +120,13 @@ def start_of(task: Task, tools: Sequence[Row]) -> str:
     return next((place for place in ("hidden", "named") if place in places), "listed")
 
 
+def is_unknown(result: str) -> bool:
+    """Whether a bridge, ours or a peer's, says that it knows no tool of the name that it was given."""
+    return (
+        result.startswith("Unknown tool") or "': Unknown tool: " in result or "' not found. Use search_tools" in result
+    )
+
+
 def judge(
     task: Task, world: World, before: object, turns: Sequence[Turn], answer: Decision | None
 ) -> tuple[bool, float, int]:
@@ -129,7 +136,8 @@ def judge(
     useful = {tool for step in task.needs for tool in step}
     # A bridge also takes a name without the prefix of its server, and peers have such names, or a prefix of their own.
     short = {form: tool for tool in useful for form in (tool.partition("__")[2], tool.replace("__", "_", 1))}
-    meant = [turn.decision.meant for turn in turns if turn.decision.tool not in SEARCHES]
+    calls = [turn for turn in turns if turn.decision.tool not in SEARCHES]
+    meant = ["" if is_unknown(turn.result) else turn.decision.meant for turn in calls]
     meant = [short.get(tool, tool) for tool in meant]
     met = [any(tool in step for tool in meant) for step in task.needs]
     return success, sum(met) / len(met) if met else 1.0, sum(tool not in useful for tool in meant)

@@ -83,6 +83,8 @@ def test_a_call_through_a_peer_counts_as_one_of_the_tool_that_it_runs(
     world.reset()
     look = Turn(Decision("get_tool_schema", {"tool_name": "write_file"}), "{}")
     assert judge(task, world, None, [look, Turn(Decision(tool, arguments), "done")], None) == (False, 1.0, 0)
+    unknown = Turn(Decision(tool, arguments), "Error calling tool 'call_tool': Unknown tool: 'write_file'")
+    assert judge(task, world, None, [unknown], None) == (False, 0.0, 1)
     other = Turn(Decision("execute_tool", {"mcp_name": "github", "tool_name": "write_file"}), "done")
     assert judge(task, world, None, [other], None) == (False, 0.0, 1)
 
