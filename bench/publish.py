@@ -26,7 +26,7 @@ HEAD: Final = """\
 # Benchmarks
 
 What foretool claims, with the figures, what they were measured against, and the command that prints them again; made
-from `bench/results/` by `python -m bench.publish`. † behind a commit: the code has changed since.
+from `bench/results/` by `python -m bench.publish`. A date and a commit say when; † the code has changed since.
 
 Everything ran on two virtual cores with 24 GiB, Python 3.11 and Linux. The other proxies run from their own packages,
 driven by scripts (peerbench) outside this repository; the data sets are outside too. *Default install* means `pip
@@ -63,7 +63,7 @@ class Result(Struct, forbid_unknown_fields=True):
         commands = ", ".join(f"`{part}`" if part.startswith("python ") else part for part in self.command.split("; "))
         is_current = self.digest == digest_of(self.code)
         age = "" if is_current else " †"
-        lines += ["", *([self.note, ""] if self.note else []), f"{commands}, {self.date}, commit {self.commit}{age}"]
+        lines += ["", *([self.note, ""] if self.note else []), f"{commands}, {self.date}, {self.commit}{age}"]
         return "\n".join(lines) + "\n"
 
 

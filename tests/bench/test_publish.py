@@ -16,10 +16,10 @@ RESULT = Result(
 def test_a_figure_says_how_it_was_measured_and_whether_its_code_has_changed() -> None:
     assert RESULT.write() == (
         "## It is fast\n\nA call. **Mode:** `--alone`.\n\n| proxy | ms |\n|---|---|\n| foretool | 1 |\n\n"
-        "`python -m bench.a`, `python -m bench.b`, 2026-11-28, commit abc †\n"
+        "`python -m bench.a`, `python -m bench.b`, 2026-11-28, abc †\n"
     )
     RESULT.digest = digest_of(RESULT.code)
-    assert RESULT.write().endswith("commit abc\n")
+    assert RESULT.write().endswith("2026-11-28, abc\n")
     RESULT.digest = ""
 
 
