@@ -111,9 +111,12 @@ _ALL_AT_ONCE = "session IN (SELECT key FROM sessions WHERE {})"
 _ONE_BY_ONE = "EXISTS (SELECT 1 FROM sessions WHERE sessions.key = misses.session AND {})"
 """Sessions of the latest misses: each is looked for by its key until there are enough misses."""
 
+_FEWEST_FAILED: Final = 3
+"""With fewer calls, all of which failed, nobody knows whether a tool works."""
 _FAILING = """
 SELECT tool FROM (SELECT tool, outcome FROM calls ORDER BY id DESC LIMIT ?) AS latest
-WHERE outcome NOT IN ('refused', 'cancelled') GROUP BY tool HAVING max(CASE WHEN outcome = 'ok' THEN 1 ELSE 0 END) = 0
+WHERE outcome NOT IN ('refused', 'cancelled')
+GROUP BY tool HAVING count(*) >= ? AND max(CASE WHEN outcome = 'ok' THEN 1 ELSE 0 END) = 0
 """
 
 
@@ -291,8 +294,9 @@ class CallStore(Subject):
         return self._events("AND id >= ? AND id <= ? ORDER BY id", (first, last))
 
     def failing(self, limit: int) -> set[ToolId]:
-        """Return the tools that failed at each of their calls, as far as these are among the latest `limit` calls."""
-        return {ToolId(tool) for (tool,) in self._database.rows(_FAILING, (limit,))}
+        """Return the tools that failed at each of several calls, as far as these are among the latest `limit` calls. One
+        call fails for wrong arguments, or because its client cannot be asked."""
+        return {ToolId(tool) for (tool,) in self._database.rows(_FAILING, (limit, _FEWEST_FAILED))}
 
     def miss(self, id: int) -> Miss | None:
         return MISSES.find(self._database, "WHERE id = ?", (id,))

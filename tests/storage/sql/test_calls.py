@@ -111,18 +111,20 @@ def test_misses_are_found_by_each_condition(wanted: MissFilter, ids: list[int], 
     assert sum(each.count for each in store.calls.count_misses(wanted)) == len(ids)
 
 
-def test_tools_that_failed_at_each_of_their_latest_calls_are_found(store: Store) -> None:
+def test_tools_that_failed_at_each_of_several_calls_are_found(store: Store) -> None:
+    """One call, or two, may have had wrong arguments, or a client that could not be asked."""
     store.sessions.begin(SESSION)
     outcomes = {
-        "a": ("ok", "error"),
-        "b": ("error", "lost"),
-        "c": ("refused",),
-        "d": ("cancelled",),
-        "e": ("tool_error",),
+        "a": ("ok", "error", "error", "error"),
+        "b": ("error", "lost", "lost"),
+        "c": ("refused",) * 3,
+        "d": ("cancelled",) * 3,
+        "e": ("tool_error",) * 3,
+        "f": ("tool_error", "error"),
     }
     store.calls.record([replace(CALL, tool=ToolId(t), outcome=each) for t, found in outcomes.items() for each in found])
     assert store.calls.failing(100) == {"b", "e"}
-    assert store.calls.failing(6) == {"a", "b", "e"}
+    assert store.calls.failing(17) == {"a", "b", "e"}
 
 
 def test_usage_counts_calls_and_misses_of_tools(store: Store) -> None:
