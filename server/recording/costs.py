@@ -3,9 +3,10 @@
 A turn is one request of the model: a call, or a discovery. At each turn it reads the list again, and every answer and
 hint that came earlier in the same task. The full list would have been read at each call, and no discovery would have
 been needed. A call counts there only if it reached a server: of those that foretool refused nobody knows whether they
-would have been made. The list is as large as all tools were at that call (`Prices`). The log is added up part by part,
-by quarters of an hour, so that nobody has to read all of it; see `storage.sql.costs.CostStore`. The same words mean
-the same in `bench/learning/costs.py`.
+would have been made. The list is as large as all tools were at that call (`Prices`); a program that calls and never
+lists, such as a script, would have read none of it. The log is added up part by part, by quarters of an hour, so that
+nobody has to read all of it; see `storage.sql.costs.CostStore`. The same words mean the same in
+`bench/learning/costs.py`.
 
 `CostKeeper` adds up the log for `foretool status --stats` and the page in the background, a little at a time, in a
 thread. The log of an earlier version is added up in the same way, from its start; until then those who ask read what is
@@ -311,7 +312,8 @@ def _add_stretch(
                 row.rated_calls += is_rated
                 row.rated_refused += is_rated and turn.outcome == "refused"
                 row.rated_hidden += is_rated and is_hidden
-                if turn.outcome != "refused" and (price := prices.at(turn.at)) is not None:
+                price = prices.at(turn.at) if listed else 0
+                if turn.outcome != "refused" and price is not None:
                     row.priced += 1
                     row.full_tokens += price
                     row.rated_priced += is_rated

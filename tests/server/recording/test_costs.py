@@ -133,6 +133,7 @@ def test_days_and_clients_are_apart_and_the_time_is_narrowed() -> None:
 def test_past_calls_keep_their_price_when_the_tools_change() -> None:
     with open_store(":memory:") as store:
         begin(store)
+        listed(store, DAY - 2 * PERIOD_S, 300)
         for at, tokens in ((DAY, 500), (DAY + 60, 1000), (DAY + 90, 400), (DAY + 6 * PERIOD_S, 400)):
             store.costs.add_size(at, tokens)
         prices = {DAY - PERIOD_S: 500, DAY: 500, DAY + 59: 500, DAY + 61: 1000, DAY + 91: 400, DAY + 4 * PERIOD_S: 400}
@@ -150,6 +151,7 @@ def test_past_calls_keep_their_price_when_the_tools_change() -> None:
 def test_a_large_server_that_was_there_for_a_minute_changes_no_other_call(is_added_up: bool) -> None:
     with open_store(":memory:") as store:
         begin(store)
+        listed(store, DAY - 1, 300)
         store.costs.add_size(DAY - 60, 25_000)
         for start in (DAY + 100, DAY + 300, DAY + 500):
             store.costs.add_size(start, 42_000)
@@ -165,6 +167,7 @@ def test_a_large_server_that_was_there_for_a_minute_changes_no_other_call(is_add
 def test_without_any_size_on_record_calls_cost_what_all_tools_take_today_and_then_the_first_size() -> None:
     with open_store(":memory:") as store:
         begin(store)
+        listed(store, DAY - 1, 300)
         store.calls.record([called(DAY, A)])
         add_next(store, DAY + 100 * PERIOD_S, 10)
         (row,) = read_costs(store, 0.0, DAY + 100 * PERIOD_S, full=7)
@@ -172,6 +175,15 @@ def test_without_any_size_on_record_calls_cost_what_all_tools_take_today_and_the
         store.costs.add_size(DAY + 50, 9)
         (row,) = read_costs(store, 0.0, DAY + 100 * PERIOD_S, full=7)
         assert row.full_tokens == 9
+
+
+def test_a_program_that_calls_and_never_lists_would_have_read_nothing_of_all_tools() -> None:
+    with open_store(":memory:") as store:
+        begin(store)
+        store.costs.add_size(DAY - 60, 25_000)
+        store.calls.record([called(DAY, A)])
+        (row,) = read_costs(store, 0.0, DAY + 5, full=1000)
+    assert (row.calls, row.read_tokens, row.full_tokens) == (1, 0, 0)
 
 
 def test_a_call_that_foretool_refused_is_not_one_that_all_tools_would_have_cost() -> None:
