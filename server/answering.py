@@ -110,7 +110,7 @@ class Answering:
         self._parties = parties
         self._instructions: Instructions | None = None
         upstreams, clients, catalog, search = parties.upstreams, parties.clients, known.catalog, known.search
-        self.server_requests = ServerRequests(clients.only_client, upstreams.admits, clients.folders)
+        self.server_requests = ServerRequests(clients.only_client, upstreams.admits, clients.are_apart)
         forwarder = make_forwarder(parties.outbox, self.server_requests, live)
         self.links = SignInLinks(live, self.server_requests)
         results = LongResults(live, policy, parties.kept_results)

@@ -79,8 +79,15 @@ class ClientRegistry:
         """Return the client if there is exactly one: messages that belong to no request are then meant for it."""
         return self._clients[0] if len(self._clients) == 1 else None
 
-    def folders(self) -> set[str]:
-        return {client.folder for client in self._clients if client.folder}
+    def are_apart(self) -> bool:
+        """Return whether windows work in several folders, or several people may come over HTTP. A server keeps the
+        roots that it was told, and would work for one in the folders of another."""
+        return len({client.folder for client in self._clients if client.folder}) > 1 or self._may_be_several_people()
+
+    def _may_be_several_people(self) -> bool:
+        settings = self._config.settings
+        is_over_http = any(client.transport == "http" for client in self._clients)
+        return is_over_http and (len(settings.tokens) > 1 or settings.access is not None)
 
     def admitted(self, upstream: str) -> list[Client]:
         return [client for client in self._clients if self._upstreams.admits(client.profile, upstream)]
@@ -230,7 +237,10 @@ class ClientRegistry:
         for each in (one for one in self._clients if not one.is_shell):
             union = translate.unite(union, translate.forwardable(each.capabilities))
         # Windows are mostly of one client: what none of them can is not promised.
-        return union if union and self.are_windows else translate.unite(union, translate.ANY_CLIENT)
+        if union and self.are_windows:
+            return union
+        anything = translate.unite(union, translate.ANY_CLIENT)
+        return {key: anything[key] for key in anything if key != "roots" or not self._may_be_several_people()}
 
     def warn(self, text: str) -> None:
         """Tell each legacy client that wants warnings something about foretool itself, once; "" takes it back."""

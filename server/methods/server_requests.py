@@ -118,11 +118,11 @@ class ServerRequests:
 
     def __init__(
         self, only_client: Callable[[], Client | None], admits: Callable[[Profile, str], bool],
-        folders: Callable[[], set[str]] = set,
+        are_apart: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         """`only_client`: returns the client if there is exactly one. `admits`: whether a profile has an upstream.
-        `folders`: returns those that the windows work in."""
-        self._folders = folders
+        `are_apart`: whether clients work in folders that a server would mix up."""
+        self._are_apart = are_apart
         self.working_in_roots: set[str] = set()
         """Upstreams that were told the roots of a client: they work in its folders from then on."""
         self._only_client = only_client
@@ -153,26 +153,28 @@ class ServerRequests:
         client = exchange.client if isinstance(exchange, Exchange) else self._only_client()
         # A modern client can be asked in the course of a request alone.
         if client is None or (in_course is None and not self._may_ask_unasked(upstream, client, str(message.method))):
-            why = f"{message.method}: it cannot be told which client is meant"
-            answer(answer_error(_id(message), jsonrpc.METHOD_NOT_FOUND, why))
+            answer(answer_error(_id(message), jsonrpc.METHOD_NOT_FOUND, _say_unclear(upstream, message)))
         elif (refused := refusal(str(message.method), message.params, client.declared(in_course))) is not None:
             answer(answer_error(_id(message), *refused))
-        elif message.method == "roots/list" and self._are_several_folders(upstream):
-            why = f"{message.method}: windows of several folders share this server"
+        elif message.method == "roots/list" and self._are_apart():
+            why = f"{message.method}: windows of several folders, or several people, share this server"
             answer(answer_error(_id(message), jsonrpc.METHOD_NOT_FOUND, why))
         elif problem := self._prepare(upstream, message):
             answer(answer_error(_id(message), jsonrpc.INVALID_PARAMS, problem))
-        elif in_course is not None and request is not None and in_course.era == "modern":
+        else:
+            if message.method == "roots/list":
+                self.working_in_roots.add(upstream.name)
+            self._put(client, in_course, request, upstream, message, answer)
+
+    def _put(
+        self, client: Caller, in_course: Exchange | None, request: Request | None, upstream: Upstream,
+        message: Message, answer: Answer,
+    ) -> None:  # fmt: skip
+        """Put a question to a client as its era does."""
+        if in_course is not None and request is not None and in_course.era == "modern":
             self._park(in_course, request, upstream, message, answer)
         else:
             self._ask_legacy(client, request if in_course else None, upstream, message, answer)
-
-    def _are_several_folders(self, upstream: Upstream) -> bool:
-        """Return whether windows work in several folders. If not, the upstream works in those of its client."""
-        if len(self._folders()) > 1:
-            return True
-        self.working_in_roots.add(upstream.name)
-        return False
 
     def _prepare(self, upstream: Upstream, message: Message) -> str:
         """Let a question name its upstream; return why it must not be asked, or ""."""
@@ -417,6 +419,14 @@ def _read_questions(
         if refused is not None:
             raise QuestionRefused(refused[1])
     return {key: prepare_request(upstream, request) for key, request in wanted.items()}
+
+
+def _say_unclear(upstream: Upstream, message: Message) -> str:
+    """Say why nobody can be asked: what a server asks on its standard output belongs to no call."""
+    what = f"{message.method}: it cannot be told which client is meant"
+    if upstream.in_flight < 2:
+        return what
+    return f"{what}, because calls of several run in this server; call again when the others have ended"
 
 
 def refusal(method: str, params: Any, declared: Mapping[str, Any]) -> tuple[int, str] | None:

@@ -119,7 +119,10 @@ async def test_with_two_clients_each_gets_the_question_of_its_own_call_or_none()
         await upstream.called("plain")
         await one.ask("tools/call", call("elicitation/create"))
     assert (len(one.questions), len(other.questions)) == (1, 0)
-    assert "error" in upstream.told[1]
+    assert upstream.told[1]["error"]["message"] == (
+        "elicitation/create: it cannot be told which client is meant, because calls of several run in this server; call"
+        " again when the others have ended"
+    )
 
 
 @requirement("question:parked")
@@ -370,6 +373,21 @@ async def test_over_http_every_client_is_asked_what_it_can_answer_and_refused_wh
         "elicitation": {"form": {}, "url": {}},
         "roots": {"listChanged": True},
     }
+
+
+@requirement("question:whose")
+@on_the_real_clock
+async def test_where_several_people_may_come_no_server_is_told_the_folders_of_one() -> None:
+    """It would keep them, and show them to the next or work in them for the next."""
+    upstream = Curious("calc")
+    tokens = [{"name": name, "token": f"{name} holds this token of 32 letters", "profiles": ["*"]} for name in "ab"]
+    async with http_over(upstream, insecure_loopback=True, tokens=tokens) as (_, http):
+        caller = await Caller(http, capabilities={"roots": {}}).greet("ann")
+        caller.answers |= ANSWERS
+        await caller.ask("tools/call", call("roots/list"))
+        declared = (await upstream.asked("initialize")).params["capabilities"]
+    assert "roots" not in declared and caller.questions == []
+    assert "several people" in upstream.told[0]["error"]["message"]
 
 
 @requirement("question:capability-each", "question:whose")
