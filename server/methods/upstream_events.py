@@ -170,7 +170,9 @@ class UpstreamEvents:
 
     def _follow(self, upstream: Upstream, tools: Sequence[Raw]) -> Steps[None]:
         decisions = self._gatekeeper.decisions()
+        before = [tool.id for tool in self._catalog.listed(upstream.name)]
         changes = yield from self._serve(upstream, tools)
+        upstream.note_tools(before, [tool.id for tool in self._catalog.listed(upstream.name)])
         self._memory.save_state(upstream)
         self._upstreams.mark_listed(upstream, len(tools))
         self._upstreams.wake(upstream)

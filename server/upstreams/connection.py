@@ -234,6 +234,8 @@ class Connection:
     def __init__(self, era: Era, events: ConnectionEvents) -> None:
         self.era: Era = era
         self.server_info = ServerInfo()
+        self.declared: dict[str, Any] = {}
+        """The capabilities of clients that the server was told of."""
         self.ready = False
         self._events = events
         self.link: Link | None = None
@@ -266,6 +268,7 @@ class Connection:
 
     async def handshake(self, capabilities: dict[str, Any]) -> None:
         """Do the handshake of this era. Raises `HandshakeError` or `LinkError`."""
+        self.declared = capabilities
         self._own_meta = (
             _own_meta(capabilities) if self.era == "modern" else {}
         )  # a modern probe may have set it before

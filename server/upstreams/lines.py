@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Protocol
 
 from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.translate import unite
 from foretool.server.protocol.versions import ERAS, other_era
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
@@ -201,6 +202,19 @@ class Lines:
     def noise(self) -> str:
         """What the running process wrote in place of messages, in words; "" if it did not."""
         return next((text for connection in self.connections() if (text := connection.noise)), "")
+
+    def tell_again(self) -> bool:
+        """Let go of a legacy connection that was told of less than what clients can do by now: it is made again, and
+        told. Returns whether there was one."""
+        line = self._by_era["legacy"]
+        connection = line.ready
+        if connection is None or connection.in_flight:
+            return False
+        if unite(connection.declared, self._capabilities("legacy")) == connection.declared:
+            return False
+        log.info("upstream %r: it is started again, because a client has come that can do more", self._name)
+        line.lost.set()
+        return True
 
     def told_of(self) -> list[Request]:
         """Return the requests of clients that a log entry of the upstream may tell of."""

@@ -298,13 +298,19 @@ class UpstreamRegistry:
         for upstream in self:
             if expire:
                 upstream.expire()
+            if not self._is_kept_alive(upstream):
+                upstream.tell_again()
             if upstream.pids and now - max(upstream.used_at, upstream.up_at) > self._patience_with(upstream):
                 upstream.rest()
 
+    def _is_kept_alive(self, upstream: Upstream) -> bool:
+        server = self._config.now.servers.get(upstream.name)
+        return server is not None and server.entry.keep_alive
+
     def _patience_with(self, upstream: Upstream) -> float:
         """Return for how many seconds an upstream runs on after its last call."""
-        server, settings = self._config.now.servers.get(upstream.name), self._config.settings
-        if server is not None and server.entry.keep_alive:
+        settings = self._config.settings
+        if self._is_kept_alive(upstream):
             return math.inf
         idle_s, unused_s = settings.idle_stop_s or math.inf, settings.unused_stop_s or math.inf
         if any(user.says_goodbye for user in upstream.users):

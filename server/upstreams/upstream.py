@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -18,19 +18,21 @@ from msgspec.structs import replace
 
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.protocol.lists import TOOLS, ListKind
-from foretool.server.protocol.translate import unite
+from foretool.server.protocol.translate import ANY_CLIENT, unite
 from foretool.server.transports.tasks import Tasks
 from foretool.server.upstreams.connection import Connection, Lost, Reply, Request, ServerInfo
 from foretool.server.upstreams.lines import Connect, Line, Lines, OpenLink
 from foretool.server.upstreams.server_list import ListLimit, ServerList
 from foretool.server.upstreams.subscriptions import UpstreamSubscriptions
-from foretool.storage.records import Era
+from foretool.storage.records import Era, ToolId
 
 if TYPE_CHECKING:
     from foretool.server.signin.bearer import Bearer
 
 _MOST_REASON: Final = 1000
 """Characters of a reason that are kept and shown."""
+_MOST_TOLD_AGAIN: Final = 3
+"""How often a run starts a server again for clients that can do more: they may come and go."""
 
 log = logging.getLogger("foretool.upstream")
 
@@ -121,6 +123,11 @@ class Upstream:
         """When it last became ready, in monotonic seconds."""
         self.users: set[User] = set()
         """The clients that have called it and have not gone. It may keep something for them, such as an open page."""
+        self.lists_by_client = False
+        """What it lists depends on what its clients can do."""
+        self._declared: dict[str, Any] | None = None
+        """What it was told of that, for its latest list of tools."""
+        self._times_told_again = 0
         self.invalid_lines = 0
         """Stdout lines that were not valid JSON-RPC."""
         self.server_info = ServerInfo()
@@ -252,6 +259,22 @@ class Upstream:
             self._set(State.KNOWN)
             for line in self.lines:
                 line.lost.set()
+
+    def note_tools(self, before: Collection[ToolId], now: Collection[ToolId]) -> None:
+        """Note which tools it lists, and which were known of it. Commands start servers as for a client that can do
+        everything."""
+        declared = next((each.declared for each in self.lines.ready()), {})
+        was_told = ANY_CLIENT if self._declared is None else self._declared
+        self._declared = declared
+        if before and set(before) != set(now) and declared != was_told:
+            self.lists_by_client = True
+
+    def tell_again(self) -> None:
+        """Start it again if a client has come that can do more than it was told, unless somebody's work might be lost
+        for nothing: nobody has called it since its start, or its list is known to depend on it."""
+        is_worth_it = self.lists_by_client or self.used_at < self.up_at
+        if self.state is State.READY and is_worth_it and self._times_told_again < _MOST_TOLD_AGAIN:
+            self._times_told_again += self.lines.tell_again()
 
     async def run(self) -> None:
         """Serve until `stop` is called or the task is cancelled."""

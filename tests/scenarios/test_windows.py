@@ -93,6 +93,23 @@ def test_of_ten_windows_that_start_at_the_same_moment_exactly_one_starts_a_proxy
     assert wait_until(lambda: len(desk.servers()) == 2)
 
 
+@requirement("question:capability-each")
+def test_a_window_that_can_be_asked_gets_the_tools_of_a_server_that_was_told_less(desk: Desk) -> None:
+    """Commands start servers as for a client that can do everything, so more tools are known than the first window is
+    shown: such a server is started again, also where the first window has called it."""
+    command = [sys.executable, "-m", "foretool", "doctor", "--config", str(desk.config)]
+    subprocess.run(command, capture_output=True, timeout=60, check=False)
+    first, second = desk.opened(), desk.open()
+    assert first.call("s0__echo", {"n": 1}) == '{"n": 1}' and "s0__ask" not in first.list_tools()
+    second.initialize("other", {"elicitation": {}})
+    assert wait_until(lambda: "s0__ask" in second.list_tools())
+    assert second.call("s0__ask", {"n": 2}) == '{"n": 2}' and first.call("s0__echo", {"n": 3}) == '{"n": 3}'
+    (process,) = desk.servers()
+    third = desk.open()
+    third.initialize("third", {"elicitation": {}})
+    assert "s0__ask" in third.list_tools() and desk.servers() == [process]
+
+
 @requirement("windows:end")
 def test_the_last_window_ends_the_proxy_and_its_servers_and_leaves_no_socket(desk: Desk) -> None:
     first, second = desk.opened(), desk.opened()

@@ -129,9 +129,9 @@ class Served:
         result: Json = reply["result"]
         return result
 
-    def initialize(self, name: str = "test") -> Json:
-        info = {"name": name, "version": "1"}
-        greeting = self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info})
+    def initialize(self, name: str = "test", capabilities: Json | None = None) -> Json:
+        info, can = {"name": name, "version": "1"}, capabilities or {}
+        greeting = self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": can, "clientInfo": info})
         self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return greeting
 

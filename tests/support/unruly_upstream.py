@@ -2,6 +2,8 @@
 
 python unruly_upstream.py [--pids FILE] [--stubborn] [--helper] [--sleep S] [--garbage N] [--flood FILE] [--exit]
     [--bad-list]
+
+To a client that can be asked it lists one tool more.
 """
 
 import argparse
@@ -36,6 +38,7 @@ def main() -> None:
         note(options.pids, helper.pid)
         note(options.pids, int(helper.stdout.readline()))
     time.sleep(options.sleep)
+    options.can = {}
     for line in sys.stdin:
         message = json.loads(line)
         if "id" in message:
@@ -48,14 +51,15 @@ def main() -> None:
 def answer(message: dict, options: argparse.Namespace) -> dict:
     match message["method"]:
         case "initialize":
-            version = message["params"]["protocolVersion"]
+            version, options.can = message["params"]["protocolVersion"], message["params"]["capabilities"]
             info = {"name": "unruly", "version": "1"}
             return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
         case "tools/list" if options.bad_list:
             return {"tools": "none of your business"}
         case "tools/list":
             schema = {"type": "object"}
-            return {"tools": [{"name": name, "inputSchema": schema} for name in ("echo", "flood", "hang")]}
+            more = ("ask",) if "elicitation" in options.can else ()
+            return {"tools": [{"name": name, "inputSchema": schema} for name in ("echo", "flood", "hang", *more)]}
         case "tools/call" if message["params"]["name"] == "flood":
             while not options.flood.exists():
                 say("x" * 200 + "\n" + "y" * 200)
