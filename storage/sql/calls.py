@@ -294,8 +294,8 @@ class CallStore(Subject):
         return self._events("AND id >= ? AND id <= ? ORDER BY id", (first, last))
 
     def failing(self, limit: int) -> set[ToolId]:
-        """Return the tools that failed at each of several calls, as far as these are among the latest `limit` calls. One
-        call fails for wrong arguments, or because its client cannot be asked."""
+        """Return the tools that failed at each of several calls, as far as these are among the latest `limit` calls.
+        One call fails for wrong arguments, or because its client cannot be asked."""
         return {ToolId(tool) for (tool,) in self._database.rows(_FAILING, (limit, _FEWEST_FAILED))}
 
     def miss(self, id: int) -> Miss | None:
