@@ -111,6 +111,8 @@ class AuditFilter(Struct, frozen=True, kw_only=True):
     until: float = 1e12
     principal: str = ""
     """A principal, or a name."""
+    subject: str = ""
+    """The principal of the person whom `principal` is the `sub` of; "" for none."""
     action: str = ""
     target: str = ""
 

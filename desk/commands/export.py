@@ -19,10 +19,12 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.commands import output
-from foretool.server.commands.exit import USAGE, complain
+from foretool.server.commands.exit import USAGE, WRONG, complain
+from foretool.server.commands.forget import find_principal
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option
-from foretool.server.config.loader import load
+from foretool.server.config.errors import guess
+from foretool.server.config.loader import Config, load
 from foretool.server.setup.installation import install_command
 from foretool.server.system.logs import printable, printable_json
 from foretool.storage.episodes import each_episode
@@ -34,6 +36,8 @@ Rows = Iterable[Mapping[str, Any]]
 
 _ROW_GROUP: Final = 5000
 """Records that are in memory at once while Parquet is written."""
+_KNOWN: Final = 10_000
+"""Latest entries of the audit log whose names a misspelt one is compared with."""
 _FORMULA: Final = re.compile(r"^\s*[=+\-@]|^[\t|%]")
 """A cell that a spreadsheet would compute instead of showing it."""
 _FORMULA_WITHIN: Final = re.compile(r"(?<!')([;\t][^\S\t]*)(?=[=+\-@])")
@@ -60,7 +64,7 @@ than times."""
 )  # fmt: skip
 @click.option("--since", type=read_duration, metavar="TIME", help="Only records of the last 7d, 12h, 30min, ...")
 @click.option("--until", type=read_duration, metavar="TIME", help="Only records before the last 7d, 12h, 30min, ...")
-@click.option("--who", default="", metavar="NAME", help="Of audit: only this person or token, by name or principal.")
+@click.option("--who", default="", metavar="NAME", help="Of audit: only this person or token: name, sub or principal.")
 @click.option("--action", type=click.Choice(get_args(AuditAction)), help="Of audit: only entries of this kind.")
 @click.option("--target", "about", default="", metavar="NAME", help="Of audit: only entries about this tool or server.")
 @click.option(
@@ -92,18 +96,22 @@ def command(
             return complain(f"--format parquet needs pyarrow: {install_command('parquet')}")
         if target is None and sys.stdout.isatty():
             return complain("--format parquet writes no text: name a file with --output")
+    config, (record, read) = load(path), KINDS[kind]
     now = time.time()
     wanted = AuditFilter(
         since=now - since if since is not None else 0.0,
         until=now - until if until is not None else now + 1e9,
         principal=who,
+        subject=find_principal(config, who),
         action=action or "",
         target=about,
     )
-    config, (record, read) = load(path), KINDS[kind]
     if kind == "audit" and not config.settings.audit:
         output.warn('Calls are not kept: set "audit" to true in the block "foretool" of the config.')
     try:
+        with open_existing_store(config.storage) as store:
+            if unknown := _find_unknown(config, store, who, about):
+                return complain(f"export audit: {unknown}", WRONG)
         with open_existing_store(config.storage) as store, _opened(target) as out:
             write = {"jsonl": _write_lines, "csv": _write_csv, "parquet": _write_parquet}[form]
             write(out, record, read(store, wanted))
@@ -115,6 +123,21 @@ def command(
     except OSError as error:
         return complain(f"--output: {target or 'stdout'}: {error.strerror}", USAGE)
     return 0
+
+
+def _find_unknown(config: Config, store: Store, who: str, about: str) -> str:
+    """Return which name the audit log and the config do not know, "" if there is none: a typo looks like somebody who
+    did nothing."""
+    known = store.audit.find(AuditFilter(), _KNOWN) if who or about else []
+    named = AuditFilter(principal=who, subject=find_principal(config, who))
+    tokens = {entry.name for entry in config.settings.tokens}
+    if who and who not in tokens and not store.audit.find(named, 1):
+        meant = guess(who, {*tokens, *(each.name for each in known)})
+        return f"nobody is called {who!r} in the audit log{meant}"
+    targets = {*config.prefixes, *store.catalog.exposed_names(), *(each.target for each in known)}
+    if about and about not in targets and not store.audit.find(AuditFilter(target=about), 1):
+        return f"no tool or server is called {about!r}{guess(about, targets)}"
+    return ""
 
 
 @contextmanager

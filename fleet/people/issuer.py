@@ -26,7 +26,7 @@ from foretool.server.transports.client.access import Identity, challenge, is_pla
 from foretool.server.transports.client.security import RequestRefused
 from foretool.server.trust.text import clean
 
-_NAMES: Final = ("preferred_username", "email", "sub")
+_NAMES: Final = ("name", "preferred_username", "email", "sub")
 """Claims that may name a person, in the order in which they are tried. `client_id` is the program, not the person."""
 _MOST_NAME: Final = 80
 """Characters of a name that is shown."""

@@ -139,8 +139,9 @@ def token() -> None:
     metavar="NAME",
     help=f"A profile that it opens; give it once for each. {DEFAULT!r} is the list at /mcp, '*' is all.  [default: *]",
 )
+@config_option
 @json_option
-def new(name: str, profiles: tuple[str, ...], as_json: bool) -> int:
+def new(path: Path | None, name: str, profiles: tuple[str, ...], as_json: bool) -> int:
     """Print a new random token, and the entry that lets it in.
 
     The token is shown only once. The entry holds its SHA-256, so that nobody who reads the config learns the token.
@@ -148,6 +149,11 @@ def new(name: str, profiles: tuple[str, ...], as_json: bool) -> int:
     """
     if not name or not name.isprintable():
         raise click.BadParameter("expected a name that can be printed", param_hint="--name")
+    named = [each for each in profiles if each not in (DEFAULT, "*")]
+    if named and (path is not None or find_place(None, os.environ).path.exists()):
+        config = load(path)
+        for each in named:
+            config.require_profile(each)
     made = secrets.token_urlsafe(_BYTES)
     entry: dict[str, object] = {"name": name, "sha256": digest(made), "profiles": list(profiles) or ["*"]}
     return output.show(NewToken(made, entry), as_json, _print_token)

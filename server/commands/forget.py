@@ -99,7 +99,7 @@ def command(
         _read_time(before),
         server,
         session,
-        _principal(config, person),
+        find_principal(config, person),
         tool,
         tuple(texts),
         everything,
@@ -215,7 +215,7 @@ def _forget(config: Config, store: Store, selection: Selection) -> Outcome:
     return Outcome(counts, True, tuple(remains))
 
 
-def _principal(config: Config, person: str) -> str:
+def find_principal(config: Config, person: str) -> str:
     """Return the principal of a person who is named by it, or by their subject at the authorization server."""
     access = config.settings.access
     if access is None or not person or person.startswith(_PRINCIPALS):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, cast, get_args
 
@@ -199,15 +200,27 @@ def command(
 
 
 def _find_unknown(config: Config, store: Store, wanted: MissFilter) -> str:
-    """Return which name of a server or a client nothing is known of, "" if there is none: a typo looks like a good
-    week."""
+    """Return which name of a server, a client or a tool nothing is known of, "" if there is none: a typo looks like a
+    good week. Raises `ConfigError` for an unknown profile."""
     if wanted.server and wanted.server not in store.catalog.names() and wanted.server not in config.prefixes:
         return lacks_server(config, wanted.server)
     clients = {each.client for each in store.clients.all()}
     if wanted.client and wanted.client not in clients:
         meant = guess(wanted.client, clients) or f"; those on record: {', '.join(sorted(clients)) or 'none'}"
         return f"no client is called {wanted.client!r}{meant}"
+    if wanted.profile is not None:
+        config.require_profile(wanted.profile)
+    if wanted.tool and not store.calls.count_misses(MissFilter(tool=wanted.tool)):
+        return _lacks_tool(store.catalog.exposed_names(), wanted.tool)
     return ""
+
+
+def _lacks_tool(names: Collection[str], pattern: str) -> str:
+    """Say that a pattern fits no tool, and which may be meant; "" if it fits one."""
+    has_marks = any(mark in pattern for mark in "*?[")
+    if any(fnmatchcase(name, pattern) if has_marks else pattern.lower() in name.lower() for name in names):
+        return ""
+    return f"no tool fits {pattern!r}{guess(pattern, names) or '; foretool tools shows all'}"
 
 
 def _show_one(path: Path | None, number: int, repair: RepairOptions, *, as_json: bool) -> int:

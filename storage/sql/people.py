@@ -15,7 +15,8 @@ from foretool.storage.sql.tables import Repeats, Table
 PAGE: Final = 1000
 _AUDIT: Final = Table("audit", AuditEntry, said=("name", "client", "target", "detail"))
 _WITHIN: Final = (
-    "at >= :since AND at < :until AND (:principal = '' OR principal = :principal OR name = :principal)"
+    "at >= :since AND at < :until AND (:principal = '' OR principal = :principal OR name = :principal"
+    " OR (:subject <> '' AND principal = :subject))"
     " AND (:action = '' OR action = :action) AND (:target = '' OR target = :target)"
 )
 _SAME: Final = "at = ? AND principal = ? AND session = ? AND profile = ? AND action = ? AND outcome = ?"

@@ -16,6 +16,7 @@ from command_fakes import CALC, fill, write_config
 from msgspec.structs import replace
 
 from foretool.desk.commands.export import KINDS, safe_cell
+from foretool.fleet.people.issuer import principal_of
 from foretool.server.commands.group import run
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_store
@@ -153,6 +154,10 @@ def test_entries_of_the_audit_log_can_be_chosen(tmp_path: Path, capsysbinary: py
         (entry,) = lines(path, "audit", *chosen, capsysbinary=capsysbinary)
         assert (json.loads(entry)["name"], json.loads(entry)["outcome"]) == ("ann", "refused")
     assert lines(path, "audit", "--since", "1d", capsysbinary=capsysbinary) == []
+    for chosen, near in ((["--who", "annn"], b'did you mean "ann"?'), (["--target", "git__psh"], b'mean "git__push"?')):
+        assert run(["export", "audit", *chosen, "--config", str(path)]) == 1
+        assert near in capsysbinary.readouterr().err, "an empty log would say that nothing was done"
+    assert lines(path, "audit", "--who", "ann", "--since", "1d", capsysbinary=capsysbinary) == []
     assert run(["export", "calls", "--who", "ann", "--config", str(path)]) == 2
     assert b"choose entries of the audit log" in capsysbinary.readouterr().err
 
@@ -165,3 +170,15 @@ def test_calls_that_are_not_kept_are_named_beside_the_audit_log(
         fill(path).close()
         assert run(["export", "audit", "--config", str(path)]) == 0
         assert ('Calls are not kept: set "audit" to true' in capsys.readouterr().err) == told
+
+
+def test_a_person_is_found_by_name_and_by_subject(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    access = {"issuer": "https://login.example", "resource": "https://tools.example/mcp",
+              "grants": [{"claim": "sub", "values": ["*"], "profiles": ["default"]}]}  # fmt: skip
+    path = write_config(tmp_path, access=access, audit=True)
+    with fill(path) as store:
+        principal = principal_of(access["issuer"], "carl-77")
+        store.audit.add([AuditEntry(1e9, principal, "Carl", "c", "", "call", "git__push", "ok")])
+    for who in ("Carl", "carl-77", principal):
+        (entry,) = lines(path, "audit", "--who", who, capsysbinary=capsysbinary)
+        assert json.loads(entry)["name"] == "Carl"

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_fakes import fill, write_config
+from command_fakes import CALC, WEATHER, fill, write_config
 from msgspec.structs import replace
 from stored_records import MISS
 
@@ -143,3 +143,22 @@ def test_tools_stand_before_the_many_searches_that_led_to_no_call(
     out = capsys.readouterr().out
     assert out.index(missed.tool) < out.index("Searches after which no tool was called:") < out.index("something")
     assert "unused: the search found tools, and the client called none of them" in out
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "status", "said"),
+    [
+        ("--profile", "nosuch", 2, "no profile 'nosuch'; it has: none"),
+        ("--tool", "sky__forecst", 1, "no tool fits 'sky__forecst'; did you mean \"sky__forecast\"?"),
+        ("--tool", "git__*", 1, "no tool fits 'git__*'"),
+        ("--tool", "add", 0, ""),
+    ],
+)
+def test_a_filter_on_a_name_that_nothing_has_says_so(
+    option: str, name: str, status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path)
+    with fill(path) as store:
+        store.catalog.save_exposed_names({WEATHER: ("sky", "forecast"), CALC: ("calc", "add")})
+    assert run(["misses", option, name, "--config", str(path)]) == status
+    assert said in " ".join(capsys.readouterr().err.split())

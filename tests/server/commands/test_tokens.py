@@ -40,3 +40,11 @@ def test_a_token_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_name_that_cannot_be_printed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["token", "new", "--name", "a\nb"]) == 2
     assert "expected a name that can be printed" in capsys.readouterr().err
+
+
+def test_a_profile_that_the_config_lacks_opens_no_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {}, "foretool": {"profiles": {"work": {}}}}')
+    assert run(["--config", str(path), "token", "new", "--profile", "wrok"]) == 2
+    assert "no profile 'wrok'; it has: work" in capsys.readouterr().err
+    assert run(["token", "new", "--config", str(path), "--profile", "work", "--profile", "default"]) == 0
