@@ -6,6 +6,7 @@ These are pure functions on undecoded values; members that no rule names pass th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final
 
 from foretool.server.protocol import jsonrpc, versions
@@ -13,6 +14,10 @@ from foretool.server.protocol.jsonrpc import UNSET, Raw
 from foretool.storage.records import Era
 
 PROGRESS: Final = "progressToken"
+_MOST_ARGUMENTS: Final = 200
+_MOST_NAME: Final = 200
+"""Arguments of a call, and characters of the name of one, that are kept: a map with any number of keys may be passed
+as arguments."""
 _CACHEABLE: Final = frozenset(
     {
         "tools/list",
@@ -186,9 +191,10 @@ def input_required(value: Raw) -> bool:
 
 
 def argument_shape(arguments: Raw | None) -> str:
-    """Return the names and JSON types of the arguments, without their values, as JSON."""
+    """Return the names and JSON types of the first `_MOST_ARGUMENTS` arguments, without their values, as JSON."""
     try:
         members = jsonrpc.fields(arguments) if arguments is not None else {}
     except ValueError:
         return "{}"
-    return jsonrpc.encode({name: jsonrpc.json_type(value) for name, value in members.items()}).decode()
+    first = islice(members.items(), _MOST_ARGUMENTS)
+    return jsonrpc.encode({name[:_MOST_NAME]: jsonrpc.json_type(value) for name, value in first}).decode()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct
@@ -141,12 +142,10 @@ def _values(arguments: bytes) -> Iterator[tuple[str, str]]:
         read = jsonrpc.decode_value(arguments)
     except ValueError:
         return
-    left = _VALUES
-    for parameter, value in read.items() if isinstance(read, dict) else ():
-        for leaf in _leaves(value):
-            if left and _LEAST <= len(leaf) <= _MOST and not _WORDY.search(leaf):
-                left -= 1
-                yield parameter, leaf
+    members = read.items() if isinstance(read, dict) else ()
+    leaves = ((parameter, leaf) for parameter, value in members for leaf in _leaves(value))
+    fitting = (each for each in leaves if _LEAST <= len(each[1]) <= _MOST and not _WORDY.search(each[1]))
+    yield from islice(fitting, _VALUES)
 
 
 def _leaves(value: Any, depth: int = 4) -> Iterator[str]:

@@ -78,4 +78,6 @@ def test_the_shape_of_arguments_holds_names_and_kinds_alone() -> None:
     kinds = {"a": "string", "b": "number", "c": "array", "d": "object", "e": "boolean", "f": "boolean", "g": "null"}
     assert members(translate.argument_shape(arguments).encode()) == kinds
     assert translate.argument_shape(None) == "{}"
+    many = Raw(b"{%b}" % b",".join(b'"%s%d": 1' % (b"k" * 500, number) for number in range(1000)))
+    assert len(translate.argument_shape(many)) < 60_000
     assert translate.argument_shape(Raw(b'"text"')) == "{}"
