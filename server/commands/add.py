@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 import msgspec
-from click import ClickException, UsageError
+from click import UsageError
 
 from foretool.server.commands import edits, first_start, output, registry_offers
 from foretool.server.commands.options import config_option, json_option
@@ -20,9 +20,8 @@ from foretool.server.config.loader import parse
 from foretool.server.config.variables import FOLDER_NAMES, variable_names
 from foretool.server.setup import mcp_registry, pasted
 from foretool.server.setup.masking import describe_entry
-from foretool.server.setup.mcp_registry import RegistryError
 from foretool.server.setup.merge import same_server
-from foretool.server.setup.own_servers import OwnServers
+from foretool.server.setup.own_servers import OwnServers, save_edit
 from foretool.server.setup.pasted import NewServer, PasteError
 
 _LARGEST: Final = 1024 * 1024
@@ -111,8 +110,6 @@ def command(
             found = [_renamed(each, name) for each in _read(list(words), name, **given)]
     except PasteError as error:
         raise UsageError(str(error)) from None
-    except RegistryError as error:
-        raise ClickException(str(error)) from None
     own = edits.open_file(path, may_be_missing=True)
     known = own.servers()
     with edits.errors_of(own.path):
@@ -215,7 +212,7 @@ def _finish(
         by_word.setdefault("replaced" if each.name in known else "added", []).append(each.name)
     why = "; ".join(f"{', '.join(names)} {word}" for word, names in by_word.items()) or "nothing added"
     lines = edits.differing_lines(own) if added else []
-    kept = edits.save(own, why, "add", dry_run=dry_run) if added else None
+    kept = save_edit(own, why, "add") if added and not dry_run else None
     if not as_json and added:
         output.say(f"{edits.short(own.path)}{' would change' if dry_run else ''}: {why}", "bold")
         edits.show_lines(lines)

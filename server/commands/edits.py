@@ -21,7 +21,7 @@ from foretool.server.commands.options import UnknownName, config_option, json_op
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load, parse
 from foretool.server.config.places import find_place
-from foretool.server.setup.changes import ChangeError, NothingToUndoError
+from foretool.server.setup.changes import NothingToUndoError
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.masking import mask_text
 from foretool.server.setup.own_servers import (
@@ -122,21 +122,10 @@ def show_lines(lines: list[str]) -> None:
         output.say(f"  {line}", {"+": "green", "-": "red"}.get(line[:1], "dim"))
 
 
-def save(own: OwnServers, why: str, command: str, *, dry_run: bool) -> Path | None:
-    """Write the file after a copy of it, unless this is a trial; return the folder of the copy. `command` takes the
-    edit back with --undo. Raises `ClickException`."""
-    if dry_run:
-        return None
-    try:
-        return save_edit(own, why, command)
-    except ChangeError as error:
-        raise ClickException(str(error)) from None
-
-
 def finish_edit(own: OwnServers, why: str, command: str, *, dry_run: bool, as_json: bool) -> int:
     """Show what an edit changes, write it, and say how to take it back. Returns the exit status."""
     lines = differing_lines(own)
-    kept = save(own, why, command, dry_run=dry_run)
+    kept = None if dry_run else save_edit(own, why, command)
     if as_json:
         output.emit(edit_report(own, why, lines, kept))
     elif not lines:
@@ -199,10 +188,7 @@ def _bring_back(place: Path, as_json: bool, *, dry_run: bool) -> int:
     said += " Nothing was written."
     if not dry_run:
         with errors_of(place):
-            try:
-                kept = bring_back(place, good[1])
-            except ChangeError as error:
-                raise ClickException(str(error)) from None
+            kept = bring_back(place, good[1])
         said = f"{short(place)} was damaged and is the version of {good[0]} again."
         said += f"\nThe damaged file is kept in {short(kept)}: what was edited by hand after {good[0]} is in it alone."
     if as_json:
@@ -235,8 +221,6 @@ def undo_latest(
             undone = undo_edit(place)
     except NothingToUndoError:
         raise ClickException(f"{place}: no earlier version is kept, so there is nothing to take back") from None
-    except ChangeError as error:
-        raise ClickException(str(error)) from None
     if as_json:
         output.emit({"restored": [str(each) for each in undone.restored], "problems": undone.problems})
     for each in () if as_json else undone.restored:
@@ -274,11 +258,7 @@ def _why_unusable(place: Path, text: bytes) -> str:
 
 def _refuse_other_names(place: Path, names: Sequence[str]) -> None:
     """Refuse to take back an edit that did not change what the user names. Raises `UsageError`."""
-    with errors_of(place):
-        try:
-            changed = changed_names(place)
-        except ChangeError as error:
-            raise ClickException(str(error)) from None
+    changed = changed_names(place)
     if changed and (other := next((name for name in names if name not in changed), "")):
         what = ", ".join(sorted(changed))
         raise click.UsageError(
@@ -288,10 +268,7 @@ def _refuse_other_names(place: Path, names: Sequence[str]) -> None:
 
 def _refuse_other_command(place: Path, command: str) -> None:
     """Refuse to take back what another command has changed. Raises `UsageError`."""
-    try:
-        made = latest_command(place)
-    except ChangeError as error:
-        raise ClickException(str(error)) from None
+    made = latest_command(place)
     if made not in ("", command):
         raise click.UsageError(
             f"the latest change was one of foretool {made}, which {typed(f'{made} --undo', place)} takes back"

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from foretool._version import __version__
 from foretool.server.commands.exit import INTERRUPTED, WRONG, complain
 from foretool.server.config.codes import Code
-from foretool.server.config.errors import ConfigError, split_place
+from foretool.server.config.errors import ConfigError, Refusal, split_place
 from foretool.server.packs import COMMANDS_OF_PACKS, import_from
 from foretool.storage.engine import StorageError
 
@@ -184,6 +184,8 @@ def run(arguments: Sequence[str]) -> int:
         return complain(f"{error}{_way_back(error)} [{error.code}]")
     except click.ClickException as error:
         return complain(error.format_message(), error.exit_code)
+    except Refusal as error:
+        return complain(str(error), WRONG)
     except StorageError as error:
         from foretool.server.setup.installation import fit_hint
 

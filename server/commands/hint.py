@@ -19,7 +19,6 @@ from foretool.server.commands import output
 from foretool.server.commands.options import config_option, profile_option
 from foretool.server.config.places import find_place
 from foretool.server.setup import changes, client_hooks
-from foretool.server.setup.changes import ChangeError
 from foretool.server.setup.client_hooks import HOOKS, SHELL_HOOKS
 from foretool.server.setup.documents import DocumentError
 
@@ -71,8 +70,6 @@ def command(
         raise ClickException(f"{file}: {error}") from None
     except OSError as error:
         raise ClickException(f"{file}: cannot be read ({error.strerror}); check its permissions") from None
-    except ChangeError as error:
-        raise ClickException(str(error)) from None
     if changed is None:
         output.say(f"{file}: nothing to change")
     elif dry_run:

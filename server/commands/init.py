@@ -28,12 +28,12 @@ from foretool.server.config.places import find_place
 from foretool.server.config.variables import Secrets
 from foretool.server.diagnosis import Diagnosis
 from foretool.server.setup import changes, client_hooks, leaving
-from foretool.server.setup.changes import ChangeError, FileChange
+from foretool.server.setup.changes import FileChange
 from foretool.server.setup.client_hooks import HOOKS, SHELL_HOOKS, ClientHook
 from foretool.server.setup.clients import KINDS, ClientFile, Machine, client_files, proxy_file, this_machine
 from foretool.server.setup.documents import DocumentError, open_document
 from foretool.server.setup.masking import describe_entry, describe_variables
-from foretool.server.setup.merge import Choice, Conflict, Merged, Origin, merge_servers
+from foretool.server.setup.merge import Merged, Origin, merge_servers
 from foretool.server.setup.own_servers import OwnServers, read_own_servers
 from foretool.server.setup.plan import plan, secrets_of
 from foretool.server.setup.scan import FoundFile, scan
@@ -158,8 +158,7 @@ def _merge(
     what the other one had.
     """
     keeps_apart = with_profiles or bool(own.value(("foretool", "profiles")))
-    choose = _keep_both if keeps_apart else _keep_widest
-    merged = merge_servers(files, own.servers(), str(own.path), choose, keeps_apart=keeps_apart)
+    merged = merge_servers(files, own.servers(), str(own.path), keeps_apart=keeps_apart)
     if with_profiles:
         merged.notes += _say_in_no_profile(merged, own.path)
     secrets = _secrets(files, merged)  # a moved one stands in the old text still
@@ -181,12 +180,9 @@ def _say_in_no_profile(merged: Merged, own_path: Path) -> Iterator[str]:
 
 
 def _apply(planned: Sequence[FileChange], moved: Moved, own_path: Path, as_json: bool) -> Path:
-    """Write everything and return the folder of the copies. Raises `ClickException`."""
+    """Write everything and return the folder of the copies. Raises `ChangeError` and `ClickException`."""
     _keep_values(moved)
-    try:
-        kept = changes.write_changes(planned, own_path.parent / changes.FOLDER, what="init")
-    except ChangeError as error:
-        raise ClickException(str(error)) from None
+    kept = changes.write_changes(planned, own_path.parent / changes.FOLDER, what="init")
     if not as_json:
         undo = edits.typed("init --undo", own_path)
         output.say(f"Done. The old files are in {edits.short(kept)}; to put them back: {undo}")
@@ -335,14 +331,6 @@ def _wants_prompt_hook(files: Sequence[Path], *, default: bool) -> bool:
         " like the tasks of searches; foretool forget deletes them."
     )
     return output.agrees("Do that?", default=default)
-
-
-def _keep_widest(conflict: Conflict) -> Choice:
-    return conflict.widest()[0]
-
-
-def _keep_both(conflict: Conflict) -> Choice:
-    return "both"
 
 
 def _secrets(files: Iterable[FoundFile], merged: Merged) -> Secrets:
@@ -660,10 +648,7 @@ def _report(
 
 def _undo(own: Path, backups: Path, as_json: bool, *, dry_run: bool) -> int:
     before = _text_of(own)
-    try:
-        undone, earlier = leaving.undo_init(own, backups, dry_run=dry_run)
-    except ChangeError as error:
-        raise ClickException(str(error)) from None
+    undone, earlier = leaving.undo_init(own, backups, dry_run=dry_run)
     if not dry_run:
         _forget_values(before, _text_of(own))
     status = int(bool(undone.problems))

@@ -199,10 +199,7 @@ def logout(path: Path | None, server: str, as_json: bool) -> int:
             is_revoked = interrupts.run(revoke(record))
     except VaultError as error:
         click.echo(f"{error}", err=True)
-    try:
-        was_signed_in = vault.remove(chosen)
-    except VaultError as error:
-        return complain(str(error), WRONG)
+    was_signed_in = vault.remove(chosen)
     return output.show(LoggedOut(chosen.name, was_signed_in, is_revoked), as_json, _print_end)
 
 

@@ -16,7 +16,7 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
 from foretool.server.config.servers import matches
-from foretool.server.setup.own_servers import OwnServers
+from foretool.server.setup.own_servers import OwnServers, save_edit
 from foretool.storage.records import ToolId
 
 
@@ -139,7 +139,7 @@ def finish_pins(own: OwnServers, why: str, config: Config, *, dry_run: bool, as_
         pins = count_pins(app)
     if as_json:
         lines = edits.differing_lines(own)
-        kept = edits.save(own, why, "pin", dry_run=dry_run)
+        kept = None if dry_run else save_edit(own, why, "pin")
         output.emit({**edits.edit_report(own, why, lines, kept), "pins": pins})
         return 0
     edits.finish_edit(own, why, "pin", dry_run=dry_run, as_json=False)

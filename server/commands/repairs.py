@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from click import ClickException, UsageError
+from click import UsageError
 from msgspec import Struct
 
 from foretool.server.commands import edits, hint, output
 from foretool.server.diagnosis import Diagnosis, Finding, Repair
 from foretool.server.setup import changes, launches
-from foretool.server.setup.changes import ChangeError, FileChange, Protection
+from foretool.server.setup.changes import FileChange, Protection
 from foretool.server.setup.clients import client_files, this_machine
 from foretool.server.setup.documents import ConfigDocument, value_at
 from foretool.server.setup.own_servers import OwnServers, copies_of
@@ -52,7 +52,7 @@ class Fixed(Struct):
 
 
 def fix(path: Path | None, diagnosis: Diagnosis, *, agreed: bool, dry_run: bool, as_json: bool) -> Fixed:
-    """Make the changes that the findings of an examination name. Raises `ClickException`."""
+    """Make the changes that the findings of an examination name. Raises `ChangeError` and `UsageError`."""
     can_ask = sys.stdin.isatty() and not as_json
     own = edits.open_file(path)
     with edits.errors_of(own.path):
@@ -64,7 +64,7 @@ def fix(path: Path | None, diagnosis: Diagnosis, *, agreed: bool, dry_run: bool,
         if can_ask and not agreed:
             output.say_lines("")
         if agreed or (can_ask and output.agrees("Change this?")):
-            kept = _apply(own, planned)
+            kept = changes.write_changes(planned.changes, copies_of(own.path), planned.protections, "doctor")
         elif not can_ask:
             raise UsageError("there is nobody to ask: add --yes to change this, or --dry-run to see what would change")
     if not as_json:
@@ -205,13 +205,6 @@ def _end_edits(planned: Planned) -> None:
             secrets = secrets_of(server.entry for server in file.servers)
             lines = edits.changed_lines(file.data.decode() if file.data else "", document.text())
             planned.lines += [secrets.redact(line) for line in lines]
-
-
-def _apply(own: OwnServers, planned: Planned) -> Path:
-    try:
-        return changes.write_changes(planned.changes, copies_of(own.path), planned.protections, "doctor")
-    except ChangeError as error:
-        raise ClickException(str(error)) from None
 
 
 def _show(planned: Planned) -> None:

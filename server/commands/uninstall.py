@@ -24,7 +24,7 @@ from foretool.server.config.loader import load, parse
 from foretool.server.config.places import find_place, own_file
 from foretool.server.local.opening import forget_answers
 from foretool.server.setup import changes, client_hooks, leaving
-from foretool.server.setup.changes import ChangeError, FileChange
+from foretool.server.setup.changes import FileChange
 from foretool.server.setup.client_hooks import SHELL_HOOKS
 from foretool.server.setup.clients import client_files, this_machine
 from foretool.server.setup.documents import DocumentError
@@ -118,17 +118,14 @@ def _with_hooks(planned: list[FileChange], problems: list[str]) -> list[FileChan
 
 
 def _change(planned: list[FileChange], place: Path, *, agreed: bool) -> bool:
-    """Write the changes after a yes; return whether they were written. Raises `ClickException`."""
+    """Write the changes after a yes; return whether they were written. Raises `ChangeError`."""
     if not agreed and not sys.stdin.isatty():
         output.say("Nothing was changed: there is nobody to ask. Add --yes.")
         return False
     if not agreed and not output.agrees("Change these files? Each is copied first."):
         output.say("Nothing was changed.")
         return False
-    try:
-        kept = changes.write_changes(planned, place.parent / changes.FOLDER, what=changes.UNINSTALL)
-    except ChangeError as error:
-        raise ClickException(str(error)) from None
+    kept = changes.write_changes(planned, place.parent / changes.FOLDER, what=changes.UNINSTALL)
     output.say(f"Done. Restart these clients. Their files with foretool are kept in {edits.short(kept)}.")
     return True
 

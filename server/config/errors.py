@@ -59,6 +59,10 @@ class ConfigError(Exception):
         return Coded(str(self), self.code)
 
 
+class Refusal(Exception):
+    """What a command was asked for cannot be done. One line: what, where, what was found, the way out."""
+
+
 class Placed(NamedTuple):
     """A message of the config, taken apart: `~/mcp.json:4:7: mcpServers.git.args: expected a list`."""
 

@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from foretool.server.config.errors import Refusal
 from foretool.server.config.files import read_regular
 from foretool.server.system.interrupts import Interrupted, hold_signals
 from foretool.storage.places import make_private_folder
@@ -34,8 +35,8 @@ _UNDONE: Final = "undone.json"
 """The list of changes that were undone: the copies stay."""
 
 
-class ChangeError(Exception):
-    """A file cannot be changed; the message says which, what was found and the way out."""
+class ChangeError(Refusal):
+    """A file cannot be changed."""
 
 
 class NothingToUndoError(ChangeError):

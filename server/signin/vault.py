@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from foretool.server.config.errors import Refusal
 from foretool.server.config.keyrings import SERVICE, is_off, open_keyring
 from foretool.server.config.places import home_folder
 from foretool.server.config.servers import Server
@@ -47,8 +48,8 @@ class KnownSignIn(msgspec.Struct, frozen=True):
     kept: Kept = "file"
 
 
-class VaultError(Exception):
-    """A sign-in cannot be kept or read; the message says why and what to do, and holds no secret."""
+class VaultError(Refusal):
+    """A sign-in cannot be kept or read; the message holds no secret."""
 
 
 class Vault:

@@ -27,6 +27,7 @@ from foretool.server.commands import edits, output
 from foretool.server.commands import exit as statuses
 from foretool.server.commands.group import COMMANDS, root, run
 from foretool.server.config import loader
+from foretool.server.setup.own_servers import save_edit
 from foretool.storage.opening import open_store
 from foretool.storage.records import AuditEntry, Call, Definition, Exposure, UpstreamState, Wording
 from foretool.storage.steps import finish
@@ -148,7 +149,7 @@ def test_a_command_prints_what_the_schema_says(
         if line in ("pin --undo", "doctor --undo", "misses --undo"):
             own = edits.open_file(path)
             own.switch("calc", on=False)
-            edits.save(own, "switched off", line.partition(" ")[0], dry_run=False)
+            save_edit(own, "switched off", line.partition(" ")[0])
         if line in STARTS:
             path = write_config(home, {"echo": echo()})
         if line == "logout":
