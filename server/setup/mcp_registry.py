@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec import Struct
 
+from foretool.server.config.errors import Refusal
 from foretool.server.config.variables import VARIABLE
 from foretool.server.setup.pasted import NewServer, checked, slug, without_controls
 
@@ -56,8 +57,8 @@ _STEERING: Final = re.compile(
 """Variables that decide what a program loads, or where it connects to."""
 
 
-class RegistryError(Exception):
-    """The registry cannot be used, or what it says must not be run; the message says why and the way out."""
+class RegistryError(Refusal):
+    """The registry cannot be used, or what it says must not be run."""
 
 
 class RequiredValue(Struct, frozen=True):
@@ -67,9 +68,7 @@ class RequiredValue(Struct, frozen=True):
     """The variable of the environment that is read if the user gives no value."""
     about: str
     is_secret: bool
-    is_required: bool
-    default: str = ""
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...]
 
 
 class Offer(Struct, frozen=True):
@@ -388,7 +387,7 @@ class _Values:
             variable = f"_{variable}"
         choices = item.get("choices")
         self.needs[variable] = RequiredValue(
-            variable, without_controls(_text(item, "description"))[:200], item.get("isSecret") is True, True, "",
+            variable, without_controls(_text(item, "description"))[:200], item.get("isSecret") is True,
             tuple(without_controls(str(each))[:40] for each in choices[:20]) if isinstance(choices, list) else (),
         )  # fmt: skip
         return f"${{{variable}}}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -18,36 +18,8 @@ from foretool.server.setup.dialects import Entry
 from foretool.server.setup.masking import mask_arguments
 from foretool.server.setup.scan import FoundFile, FoundServer
 
-Choice = Literal["first", "second", "both", "joined"]
-
-
 _FOLDERS: Final = 4
 """How many folders a note names."""
-_PLAIN: Final = frozenset({"cwd", "disabled", "exclude", "include", "timeout_s", "type"})
-"""Keys whose values are no secrets."""
-
-
-class Conflict(Struct, frozen=True):
-    """Two different servers of one name."""
-
-    name: str
-    first: Entry
-    first_from: str
-    """The title of the client, or the path of our own file."""
-    second: Entry
-    second_from: str
-    is_project: bool = False
-    """The second one comes from a file of the working folder, which a repository may have brought."""
-
-    @property
-    def differs(self) -> list[str]:
-        """Return the keys whose values differ; the values may be secrets."""
-        return [key for key in {**self.first, **self.second} if self.first.get(key) != self.second.get(key)]
-
-    def widest(self) -> tuple[Choice, Entry]:
-        """Return which entry to keep, and that entry: one that does what both do, if the two start or reach the same as
-        the same user; else both, and the second one. What a repository brings changes no server of the user."""
-        return ("both", self.second) if self.is_project else _find_widest(self.first, self.second)
 
 
 class Origin(Struct, frozen=True):
@@ -91,16 +63,12 @@ class Merged(Struct):
 
 
 def merge_servers(
-    found: Iterable[FoundFile],
-    known: Mapping[str, Any],
-    own: str,
-    choose: Callable[[Conflict], Choice],
-    *,
-    keeps_apart: bool = False,
+    found: Iterable[FoundFile], known: Mapping[str, Any], own: str, *, keeps_apart: bool = False
 ) -> Merged:
-    """Merge the servers of clients into those that our file has. `own` names our file; `choose` decides conflicts.
+    """Merge the servers of clients into those that our file has. `own` names our file.
 
-    `keeps_apart`: a server of which two clients have different tools is not the same one.
+    Of two servers of one name the one is kept that does what both do, if there is one. `keeps_apart`: both are kept,
+    and a server of which two clients have different tools is not the same one.
     """
     merged = Merged(known={name: dict(entry) for name, entry in known.items() if isinstance(entry, Mapping)})
     merged.origins = {name: [Origin(own)] for name in merged.known}
@@ -111,7 +79,7 @@ def merge_servers(
         )
         for server in file.servers:
             if not server.is_foretool and not server.problem:
-                name = _add(merged, file, server, choose, keeps_apart=keeps_apart)
+                name = _add(merged, file, server, keeps_apart=keeps_apart)
                 merged.taken.append((file, server, name))
     merged.notes += (_note_of_joined(merged, name, entries) for name, entries in merged.joined.items())
     return merged
@@ -137,9 +105,7 @@ def _and(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def _add(
-    merged: Merged, file: FoundFile, server: FoundServer, choose: Callable[[Conflict], Choice], *, keeps_apart: bool
-) -> str:
+def _add(merged: Merged, file: FoundFile, server: FoundServer, *, keeps_apart: bool) -> str:
     """Record one server; return its name in our file."""
     title, name = file.file.title, server.name
     origin = Origin(title, file.file.client, server.folder)
@@ -161,24 +127,22 @@ def _add(
             return same
         merged.notes.append(f"{name} ({title}) is the same server as {same}; both names stay, as {title} has both")
     if name in present:
-        first_from, is_project = merged.origins[name][0].title, file.file.scope == "project"
-        conflict = Conflict(name, present[name], first_from, server.entry, title, is_project)
-        choice = choose(conflict)
-        widest = conflict.widest()[0]
-        if choice == widest != "both":
-            merged.joined.setdefault(name, [conflict.first]).append(conflict.second)
+        first, second = present[name], server.entry
+        # What a repository brings changes no server of the user.
+        is_apart = keeps_apart or file.file.scope == "project"
+        if not is_apart and (widest := find_widest(first, second)) is not None:
+            merged.joined.setdefault(name, [first]).append(second)
             merged.widened.add(name)
-        if choice == "both":
-            other = _free_name(f"{name}-{file.file.client}", present)
-            differ = ", ".join(conflict.differs)
-            merged.notes.append(f"{name}, {other}: two servers, because {first_from} and {title} differ in {differ}")
-            name = other
-        else:
             merged.origins[name].append(origin)
-            if choice != "first":
+            if widest is not first:
                 merged.known.pop(name, None)
-                merged.entries[name] = conflict.widest()[1] if choice == "joined" else server.entry
+                merged.entries[name] = widest
             return name
+        other = _free_name(f"{name}-{file.file.client}", present)
+        differ = ", ".join(key for key in {**first, **second} if first.get(key) != second.get(key))
+        first_from = merged.origins[name][0].title
+        merged.notes.append(f"{name}, {other}: two servers, because {first_from} and {title} differ in {differ}")
+        name = other
     merged.entries[name] = server.entry
     merged.origins[name] = [origin]
     return name
@@ -278,20 +242,22 @@ _QUIET: Final = frozenset({"-y", "--yes", "-q", "--quiet"})
 """Options of package runners that say nothing of the server."""
 
 
-def _find_widest(first: Entry, second: Entry) -> tuple[Choice, Entry]:
+def find_widest(first: Entry, second: Entry) -> Entry | None:
+    """Return the entry that does what both do, one of the two or a new one, if the two start or reach the same as the
+    same user; None if they do not."""
     programs = [os.path.basename(str(entry.get("command", ""))) for entry in (first, second)]  # noqa: PTH119
     (words, folders), (other_words, others) = (_split(_args(entry)) for entry in (first, second))
     fewer, more = sorted((words, other_words), key=len)
     same = programs[0] == programs[1] and not Counter(fewer) - Counter(more) and bool(folders) == bool(others)
     if not same or any((first.get(key) or "") != (second.get(key) or "") for key in ("url", "cwd")):
-        return "both", second
+        return None
     joined = dict(first)
-    found: set[Choice] = set()
+    found: set[Literal["first", "second", "joined"]] = set()
     for key in ("env", "headers"):
         given = [each if isinstance(each := entry.get(key), Mapping) else {} for entry in (first, second)]
         wider = max(given, key=len)
         if not all(each.items() <= wider.items() for each in given):
-            return "both", second
+            return None
         if len(given[0]) != len(given[1]):
             found.add("first" if wider is given[0] else "second")
             joined[key] = wider
@@ -303,9 +269,9 @@ def _find_widest(first: Entry, second: Entry) -> tuple[Choice, Entry]:
         found.add("joined" if new and old else "second" if new else "first")
     if _args(first) or _args(second):
         joined["args"] = [*_args(second), *old] if "second" in found and more is not words else [*_args(first), *new]
-    if len(found) == 1 and "joined" not in found:
-        return ("second", second) if found == {"second"} else ("first", first)
-    return ("joined", joined) if found else ("first", first)
+    if found <= {"first"}:
+        return first
+    return second if found == {"second"} else joined
 
 
 def _args(entry: Entry) -> list[Any]:

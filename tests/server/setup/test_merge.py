@@ -11,47 +11,38 @@ from homes import write_home
 from requirements import requirement
 
 from foretool.server.setup.clients import Machine, client_files
-from foretool.server.setup.merge import Choice, Conflict, Merged, Origin, merge_servers, same_server
+from foretool.server.setup.merge import Merged, Origin, find_widest, merge_servers, same_server
 from foretool.server.setup.scan import scan
 
 
-def merged(home: Path, known: dict[str, Any] | None = None, choice: Choice = "both") -> tuple[Merged, list[Conflict]]:
-    asked: list[Conflict] = []
-
-    def choose(conflict: Conflict) -> Choice:
-        asked.append(conflict)
-        return choice
-
+def merged(home: Path, known: dict[str, Any] | None = None, *, keeps_apart: bool = False) -> Merged:
     files = scan(client_files(Machine("linux", home, {}, home)))
-    return merge_servers(files, known or {}, "our file", choose), asked
+    return merge_servers(files, known or {}, "our file", keeps_apart=keeps_apart)
 
 
 def test_a_server_of_two_clients_is_one(tmp_path: Path) -> None:
     write_home(tmp_path)
-    found, asked = merged(tmp_path)
+    found = merged(tmp_path, keeps_apart=True)
     assert found.titles("time") == ["Claude Desktop", "Claude Code"]
-    assert [(each.name, each.first_from, each.second_from, each.differs) for each in asked] == [
-        ("files", "Claude Desktop", "Cursor", ["args"])
-    ]
+    why = "two servers, because Claude Desktop and Cursor differ in args"
+    assert [each for each in found.notes if "two servers" in each] == [f"files, files-cursor: {why}"]
     assert "files-cursor" in found.entries and len(found.taken) == 19
 
 
-def test_the_user_decides_between_two(tmp_path: Path) -> None:
+def test_one_of_two_names_all_that_both_named(tmp_path: Path) -> None:
     write_home(tmp_path)
-    first, _ = merged(tmp_path, choice="first")
-    second, _ = merged(tmp_path, choice="second")
-    assert first.entries["files"]["args"][-1] == "/home/ann/Documents"
-    assert second.entries["files"]["args"][-1] == "${HOME}/src"
-    assert "files-cursor" not in {**first.entries, **second.entries}
+    found = merged(tmp_path)
+    assert found.entries["files"]["args"][-2:] == ["/home/ann/Documents", "${HOME}/src"]
+    assert "files-cursor" not in found.entries
 
 
 def test_what_our_file_has_stays(tmp_path: Path) -> None:
     write_home(tmp_path)
     known = {"clock": {"command": "uvx", "args": ["mcp-server-time"], "pin": ["*"]}, "git": {"command": "other"}}
-    found, asked = merged(tmp_path, known, "first")
+    found = merged(tmp_path, known)
     assert "time" not in found.entries and "git" not in found.entries and found.known["git"] == {"command": "other"}
     assert "time (Claude Desktop) is the same server as clock, so it keeps that name" in found.notes
-    assert [each.first_from for each in asked if each.name == "git"] == ["our file"]
+    assert any(each.startswith("git, git-codex: two servers, because our file and Codex") for each in found.notes)
 
 
 def test_another_account_is_another_server(tmp_path: Path) -> None:
@@ -59,8 +50,9 @@ def test_another_account_is_another_server(tmp_path: Path) -> None:
     for path, token in ((cursor, "one"), (gemini, "two")):
         path.parent.mkdir()
         path.write_text(f'{{"mcpServers": {{"github": {{"command": "g", "env": {{"TOKEN": "{token}"}}}}}}}}')
-    found, (conflict,) = merged(tmp_path)
-    assert conflict.differs == ["env"] and set(found.entries) == {"github", "github-gemini"}
+    found = merged(tmp_path)
+    assert found.notes == ["github, github-gemini: two servers, because Cursor and Gemini CLI differ in env"]
+    assert set(found.entries) == {"github", "github-gemini"}
 
 
 def test_the_same_server_is_found_by_what_it_reaches() -> None:
@@ -78,25 +70,25 @@ def files(*folders: str, **more: Any) -> dict[str, Any]:
 
 @requirement("setup:conflicts")
 @pytest.mark.parametrize(
-    ("first", "second", "choice", "kept"),
+    ("first", "second", "kept"),
     [
-        (files("~/code/shop"), files("${HOME}/code"), "second", files("${HOME}/code")),
-        (files("/srv"), files("/srv/a", "/srv/b"), "first", files("/srv")),
-        (files("/a", "/b"), files("/b", "/c"), "joined", files("/a", "/b", "/c")),
-        (files("/a"), files("/a", env={"LOG": "1"}), "second", files("/a", env={"LOG": "1"})),
-        (files("/a", env={"LOG": "1"}), files("/b"), "joined", files("/a", "/b", env={"LOG": "1"})),
-        ({"command": "npx", "args": ["pkg"]}, {"command": "npx", "args": ["-y", "pkg@latest"]}, "first",
+        (files("~/code/shop"), files("${HOME}/code"), files("${HOME}/code")),
+        (files("/srv"), files("/srv/a", "/srv/b"), files("/srv")),
+        (files("/a", "/b"), files("/b", "/c"), files("/a", "/b", "/c")),
+        (files("/a"), files("/a", env={"LOG": "1"}), files("/a", env={"LOG": "1"})),
+        (files("/a", env={"LOG": "1"}), files("/b"), files("/a", "/b", env={"LOG": "1"})),
+        ({"command": "npx", "args": ["pkg"]}, {"command": "npx", "args": ["-y", "pkg@latest"]},
          {"command": "npx", "args": ["pkg"]}),
-        ({"command": "uvx", "args": ["time"]}, {"command": "/usr/bin/uvx", "args": ["time", "--zone", "UTC"]}, "second",
+        ({"command": "uvx", "args": ["time"]}, {"command": "/usr/bin/uvx", "args": ["time", "--zone", "UTC"]},
          {"command": "/usr/bin/uvx", "args": ["time", "--zone", "UTC"]}),
-        ({"url": "https://a"}, {"url": "https://a", "headers": {"K": "v"}}, "second",
+        ({"url": "https://a"}, {"url": "https://a", "headers": {"K": "v"}},
          {"url": "https://a", "headers": {"K": "v"}}),
     ],
 )  # fmt: skip
 def test_of_two_entries_of_one_server_the_one_that_does_what_both_do_is_kept(
-    first: dict[str, Any], second: dict[str, Any], choice: Choice, kept: dict[str, Any]
+    first: dict[str, Any], second: dict[str, Any], kept: dict[str, Any]
 ) -> None:
-    assert Conflict("n", first, "A", second, "B").widest() == (choice, kept)
+    assert find_widest(first, second) == kept
 
 
 @requirement("setup:conflicts")
@@ -113,7 +105,7 @@ def test_of_two_entries_of_one_server_the_one_that_does_what_both_do_is_kept(
     ],
 )
 def test_other_accounts_options_and_programs_are_other_servers(first: dict[str, Any], second: dict[str, Any]) -> None:
-    assert Conflict("n", first, "A", second, "B").widest()[0] == "both"
+    assert find_widest(first, second) is None
 
 
 def write_clients(home: Path, **servers: Any) -> None:
@@ -131,7 +123,7 @@ def test_what_one_client_restricts_and_another_does_not_is_not_restricted_and_is
     write_clients(tmp_path, cursor={"f": {"command": "x", "disabled": True}}, copilot={
         "f": {"command": "x", "tools": ["a"], "timeout": 90_000},
     })  # fmt: skip
-    found, _ = merged(tmp_path)
+    found = merged(tmp_path)
     assert found.entries == {"f": {"command": "x", "timeout_s": 90}}
     assert found.notes == ["f: Copilot CLI had only some of its tools; all clients have all of them"]
 
@@ -139,7 +131,7 @@ def test_what_one_client_restricts_and_another_does_not_is_not_restricted_and_is
 def test_two_names_of_one_server_stay_two_where_a_client_has_both(tmp_path: Path) -> None:
     local = {"projects": {"/p": {"mcpServers": {"there": {"command": "./x"}}}}}
     write_clients(tmp_path, cursor={"a": {"command": "x"}, "b": {"command": "x"}}, claude=local)
-    found, _ = merged(tmp_path)
+    found = merged(tmp_path)
     assert {name: entry["command"] for name, entry in found.entries.items()} == {"a": "x", "b": "x", "there": "./x"}
     assert found.entries["there"]["cwd"] == "/p"
     assert found.notes == ["b (Cursor) is the same server as a; both names stay, as Cursor has both"]
@@ -151,7 +143,7 @@ def test_servers_that_one_client_or_project_had_alone_are_known(tmp_path: Path) 
         tmp_path, cursor={"both": {"command": "b"}, "one": {"command": "o"}}, copilot={"both": {"command": "b"}},
         claude={"projects": {"/home/ann/shop": {"mcpServers": {"shop": {"command": "s"}}}}},
     )  # fmt: skip
-    found, _ = merged(tmp_path)
+    found = merged(tmp_path)
     assert found.alone() == {
         "one": Origin("Cursor", "cursor"), "shop": Origin("Claude Code", "claude-code", "/home/ann/shop"),
     }  # fmt: skip
@@ -162,7 +154,7 @@ def in_project(folder: Path, home: Path, servers: dict[str, Any]) -> Merged:
     folder.mkdir(exist_ok=True)
     (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
     files = scan(client_files(Machine("linux", home, {}, folder)))
-    return merge_servers(files, {}, "our file", lambda conflict: conflict.widest()[0])
+    return merge_servers(files, {}, "our file")
 
 
 @requirement("trust:setup:swap")
@@ -190,11 +182,11 @@ def test_a_server_that_names_no_path_is_the_same_in_a_project_and_everywhere(tmp
             "time": {"command": "uvx", "args": ["time"]}, "run": {"command": "node", "args": ["s.js"]},
         }} for each in "ab"}},
     )  # fmt: skip
-    found, asked = merged(tmp_path)
+    found = merged(tmp_path)
     assert found.entries["time"] == {"command": "uvx", "args": ["time"]}
     assert sorted(each.get("cwd", "") for each in found.entries.values()) == ["", "", "/a", "/b"]
     assert "time: it starts in the folder of the config, as not only one project has it" in found.notes
-    assert {each.name for each in asked} == {"run"}
+    assert [each.partition(",")[0] for each in found.notes if "two servers" in each] == ["run", "run"]
 
 
 def test_a_server_that_stands_in_a_file_twice_is_said(tmp_path: Path) -> None:
@@ -204,7 +196,7 @@ def test_a_server_that_stands_in_a_file_twice_is_said(tmp_path: Path) -> None:
         '{"mcpServers": {"git": {"command": "a"},\n "git": {"command": "b", "env": {"A": "1", "A": "2"}}}}'
     )
     claude.write_text('{"theme": 1, "theme": 2, "mcpServers": {"x": {"command": "x"}},\n\n"mcpServers": {}}')
-    found, _ = merged(tmp_path)
+    found = merged(tmp_path)
     assert found.entries["git"]["command"] == "b" and "x" not in found.entries
     says = "stands in the file twice; only the last one, in line"
     assert found.notes == [

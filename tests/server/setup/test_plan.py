@@ -22,7 +22,7 @@ LAUNCH = ["/opt/foretool", "serve", "--config", "/mcp.json"]
 def planned(home: Path, *, with_profiles: bool = False) -> tuple[dict[str, str], list[str]]:
     files = scan(client_files(Machine("linux", home, {}, home)))
     own = read_own_servers(home / "mcp.json")
-    merged = merge_servers(files, own.servers(), "our file", lambda conflict: "both")
+    merged = merge_servers(files, own.servers(), "our file", keeps_apart=True)
     changes, problems = plan(own, merged, files, LAUNCH, with_profiles=with_profiles)
     return {str(each.path.relative_to(home)): each.after.decode() for each in changes}, problems
 
@@ -75,7 +75,7 @@ def test_a_project_keeps_its_file(tmp_path: Path) -> None:
     (folder / ".mcp.json").write_text('{"mcpServers": {"a": {"command": "x"}}}')
     files = scan(client_files(Machine("linux", tmp_path, {}, folder)))
     own = read_own_servers(tmp_path / "mcp.json")
-    changes, _ = plan(own, merge_servers(files, {}, "our file", lambda conflict: "both"), files, LAUNCH)
+    changes, _ = plan(own, merge_servers(files, {}, "our file", keeps_apart=True), files, LAUNCH)
     assert [each.path.name for each in changes] == ["mcp.json"] and b'"x"' in changes[0].after
 
 
