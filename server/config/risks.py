@@ -58,13 +58,10 @@ def find_risks(config: Config) -> Iterator[Risk]:
     if settings.encoder_key and (host := open_host(settings.encoder_url)):
         what = f"foretool.encoder_key is sent over http:// to {host}"
         yield Risk("warning", what, "use https:// in encoder_url", Code.SENT_IN_CLEAR)
-    if settings.enrich and (host := open_host(settings.enrich.url)):
-        sent = "the texts of tools and its key" if settings.enrich.key else "the texts of tools"
-        what = f"foretool.enrich sends {sent} over http:// to {host}"
-        yield Risk("warning", what, "use https:// in enrich.url", Code.SENT_IN_CLEAR)
-    if settings.judge and (host := open_host(settings.judge.url)):
-        what = f"foretool.judge sends tasks{' and its key' if settings.judge.key else ''} over http:// to {host}"
-        yield Risk("warning", what, "use https:// in judge.url", Code.SENT_IN_CLEAR)
+    for name, model, sent in (("enrich", settings.enrich, "the texts of tools"), ("judge", settings.judge, "tasks")):
+        if model and (host := open_host(model.url)):
+            what = f"foretool.{name} sends {sent}{' and its key' if model.key else ''} over http:// to {host}"
+            yield Risk("warning", what, f"use https:// in {name}.url", Code.SENT_IN_CLEAR)
     yield from _risks_of_serving(settings)
 
 
@@ -154,10 +151,12 @@ def _secrets_of_settings(block: Any) -> Iterator[str]:
     if not isinstance(block, dict):
         return
     yield from (key for key in ("token", "encoder_key") if _literal(block.get(key)))
-    if isinstance(enrich := block.get("enrich"), dict) and _literal(enrich.get("key")):
-        yield "enrich.key"
-    if isinstance(judge := block.get("judge"), dict) and _literal(judge.get("key")):
-        yield "judge.key"
+    for name, key in (("enrich", "key"), ("judge", "key"), ("access", "client_secret")):
+        if isinstance(entry := block.get(name), dict) and _literal(entry.get(key)):
+            yield f"{name}.{key}"
+    keys = block.get("seal_keys")
+    if isinstance(keys, list) and any(map(_literal, keys)):
+        yield "seal_keys"
     if any(find_passwords(_literal(block.get("storage")))):
         yield "storage"
     tokens = block.get("tokens")

@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from foretool.server.config import jsonc
 from foretool.server.config.variables import CREDENTIAL, VARIABLE, variable_names
+from foretool.server.setup.documents import value_at
 from foretool.storage.redaction import hide_shapes
 
 _SCHEMES: Final = frozenset({"", "basic", "bearer", "token", "apikey", "api-key"})
 """What may stand before a variable in a header without being secret."""
-_OWN_SECRETS: Final = frozenset({"token", "encoder_key"})
+_OWN_SECRETS: Final = frozenset({"token", "encoder_key", "key", "client_secret"})
 """Settings of ours whose values are secrets."""
 _HEADER: Final = re.compile(r"([A-Za-z][\w-]*):(?!//)\s*(.+)", re.DOTALL)
 _OPTION: Final = re.compile(r"(-{1,2}[\w.-]+)(?:=(.*))?", re.DOTALL)
@@ -101,7 +102,7 @@ def mask_text(text: str) -> str:
 
 def _masked_at(data: Any, path: jsonc.Path) -> str | None:
     """Return what stands in place of a value, None if it may be shown."""
-    value = _at(data, path)
+    value = value_at(data, path)
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         return None
     shown: object = value
@@ -109,18 +110,15 @@ def _masked_at(data: Any, path: jsonc.Path) -> str | None:
         case ("mcpServers" | "servers", _, "env" | "headers", str(name)):
             shown = mask_value(name, value)
         case ("mcpServers" | "servers", _, "args", int(index)):
-            arguments = _at(data, path[:-1])
-            shown = mask_arguments(arguments)[index]
+            shown = mask_arguments(value_at(data, path[:-1]))[index]
         case ("mcpServers" | "servers", _, "url" | "serverUrl" | "httpUrl"):
             shown = mask_url(str(value))
         case ("mcpServers" | "servers", _, *_, str(name)) if CREDENTIAL.search(name):
             shown = mask_value(name, value)
         case ("foretool", *_, str(name)) if name in _OWN_SECRETS:
             shown = mask_value(name, value)
+        case ("foretool", "seal_keys", int()):
+            shown = mask_value("seal_keys", value)
+        case ("foretool", "storage"):
+            shown = mask_url(str(value))
     return str(shown) if shown != value else None
-
-
-def _at(data: Any, path: jsonc.Path) -> Any:
-    for key in path:
-        data = data[key]
-    return data

@@ -76,6 +76,14 @@ def test_a_secret_of_a_disabled_server_and_our_own_count(folder: Path) -> None:
     assert found[0].what.endswith("it holds foretool.token, foretool.encoder_key, off: env.GITHUB_TOKEN")
 
 
+def test_what_foretool_shows_to_an_authorization_server_counts(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(
+        '{"foretool": {"access": {"client_secret": "s"}, "judge": {"key": "k"}, "seal_keys": ["b", "${S}"]}}'
+    )
+    assert find_written_secrets(path) == ["foretool.judge.key", "foretool.access.client_secret", "foretool.seal_keys"]
+
+
 HARMLESS: list[dict[str, Any]] = [
     {"command": "x", "env": {"GITHUB_TOKEN": "${GITHUB_TOKEN}", "LOG_LEVEL": "debug", "REGION": "${REGION}"}},
     {"command": "x", "env": {"AUTH_ENABLED": "true", "TOKEN_LIMIT": "4000", "KEY_FILE": "/home/me/key.pem"}},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from foretool.server.setup.masking import describe_entry, is_reference, mask_arguments, mask_text, mask_url
@@ -59,6 +61,15 @@ def test_every_secret_of_a_file_is_hidden_and_its_lines_stay() -> None:
 }
 """
     )
+
+
+@pytest.mark.parametrize("block", [
+    {"enrich": {"url": "https://h", "key": "s1"}}, {"judge": {"model": "m", "key": "s1"}}, {"seal_keys": ["s1"]},
+    {"access": {"client_id": "c", "client_secret": "s1"}}, {"storage": "postgresql://me:s1@host/foretool"},
+])  # fmt: skip
+def test_every_credential_of_our_own_is_hidden(block: dict[str, object]) -> None:
+    shown = mask_text(json.dumps({"mcpServers": {}, "foretool": block}))
+    assert "s1" not in shown and json.loads(shown)["foretool"].keys() == block.keys()
 
 
 def test_what_cannot_be_read_is_not_shown() -> None:
