@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Struct
 
 from foretool.desk.commands.bench import BenchAnswer
-from foretool.desk.commands.needs import Neighbours
 from foretool.desk.commands.replay import ReplayAnswer
 from foretool.desk.confusions import Confusion
+from foretool.desk.dependencies import Neighbours
 from foretool.learning.commands.enrich import Enriched, KeptWording, RemovedWordings
 from foretool.learning.run import RunResult
 from foretool.retrieval.graph import Edge
@@ -34,7 +34,7 @@ from foretool.server.commands.misses import FittingMisses
 from foretool.server.commands.one_miss import MissDetails
 from foretool.server.commands.pin import Pins
 from foretool.server.commands.repairs import Fixed
-from foretool.server.commands.search import Explanation
+from foretool.server.commands.search import SearchResult
 from foretool.server.commands.status import Status
 from foretool.server.commands.tools import Inventory
 from foretool.server.diagnosis import Finding, TokenSummary, UpstreamCheck
@@ -238,7 +238,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "pin": Pins,
     "pin TOOL": PinAnswer,
     "pin --undo": UndoAnswer,
-    "search": Explanation,
+    "search": SearchResult,
     "misses": FittingMisses,
     "misses NUMBER": MissDetails,
     "misses --undo": UndoAnswer,

@@ -88,11 +88,10 @@ def _run(arguments: Sequence[str]) -> int:
         if status is not None:
             return status
         gc.disable()  # `serve` collects again once clients are answered: looking for garbage costs a tenth of the start
-    from foretool.server.commands.serving import plain_serve, serve
+        if (options := window.read_options(arguments)) is not None:
+            from foretool.server.commands import serving
 
-    options = plain_serve(arguments)
-    if options is not None:
-        return serve(options)
+            return serving.serve(serving.options_of(options))
     from foretool.server.commands.group import run
 
     return run(arguments)

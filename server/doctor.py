@@ -17,10 +17,9 @@ from msgspec.structs import replace
 from foretool.server.app import App
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.checks.clients import Registered, check_clients
-from foretool.server.checks.programs import check_programs
+from foretool.server.checks.programs import check_held, check_programs, check_upstreams
 from foretool.server.checks.settings import check_config, check_names, check_pages, check_patterns
 from foretool.server.checks.storage import CHECK_S, check_jobs, check_storage, say_refused
-from foretool.server.checks.upstreams import check_held, check_upstreams
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config
 from foretool.server.diagnosis import Diagnosis, Finding, TokenSummary, UpstreamCheck
@@ -117,8 +116,7 @@ def _summarize(
 
 
 def _describe_upstream(probe: Probe, catalog: Catalog) -> UpstreamCheck:
-    upstream, server = probe.upstream, probe.server
-    redact, server_info = server.secrets.redact, upstream.server_info
+    upstream, server, server_info = probe.upstream, probe.server, probe.upstream.server_info
     prefixes = catalog.namespaces.problems.get(server.name, ())
     info = server_info.implementation
     return UpstreamCheck(
@@ -134,8 +132,8 @@ def _describe_upstream(probe: Probe, catalog: Catalog) -> UpstreamCheck:
         ready_ms=probe.ready_s * 1000,
         listed_ms=probe.listed_s * 1000,
         skipped_lines=upstream.invalid_lines,
-        error=redact(probe.error),
-        stderr=tuple(redact(line) for line in upstream.stderr),
+        error=server.secrets.redact(probe.error),
+        stderr=probe.stderr,
         starts=probe.starts,
     )
 

@@ -17,9 +17,9 @@ COMMANDS_OF_PACKS: Final[Mapping[str, str]] = {
     **{name: f"foretool.desk.commands.{name}" for name in ("page", "replay", "bench", "export")},
 }
 """By the name of a command: the module that has it."""
-SHOW_CONFUSED: Final = "foretool.desk.commands.confused:show_confusions"
+SHOW_CONFUSED: Final = "foretool.desk.confusions:show_confusions"
 """Shows the tools that are taken for each other, for `foretool misses --confused`, and makes what tells them apart."""
-SHOW_NEEDS: Final = "foretool.desk.commands.needs:show_needs"
+SHOW_NEEDS: Final = "foretool.desk.dependencies:show_needs"
 """Shows which tools need the results of others, for `foretool tools --needs`."""
 SHOW_STATS: Final = "foretool.desk.commands.stats:show_stats"
 """Shows misses, searches and tokens by day and client, for `foretool status --stats`."""

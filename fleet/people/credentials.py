@@ -25,8 +25,15 @@ from foretool.server.config.settings import PerUserEntry
 from foretool.server.config.variables import Secrets, collect
 from foretool.server.signin.fetch import FetchError, fetch
 from foretool.server.signin.record import EARLY_S
-from foretool.server.signin.signing import SigningKeyError, read_signing_key
-from foretool.server.signin.tokens import basic, error_code, expiry, is_sendable, read_object
+from foretool.server.signin.tokens import (
+    SigningKeyError,
+    basic,
+    error_code,
+    expiry,
+    is_sendable,
+    read_object,
+    read_signing_key,
+)
 
 MOST_SUBJECTS: Final = 4096
 """People whose tokens are kept."""

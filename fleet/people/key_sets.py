@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from msgspec import Struct
 
 from foretool.server.signin.fetch import FetchError, fetch
-from foretool.server.signin.signing import CURVES
+from foretool.server.signin.tokens import CURVES
 
 PAUSE_S: Final = 30.0
 """Keys are not read more often than this, whatever tokens name."""

@@ -16,15 +16,16 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config.codes import Code
+from foretool.server.config.files import own_file
 from foretool.server.config.loader import Config
-from foretool.server.config.places import own_file
 from foretool.server.config.servers import Server
-from foretool.server.config.variables import BASIC_NAMES, is_inherit_pattern, variable_names
+from foretool.server.config.variables import BASIC_NAMES, is_pattern, variable_names
 from foretool.server.diagnosis import Finding, Repair, note, ok, warning
 from foretool.server.setup import launches
 from foretool.server.setup.clients import ClientFile, Machine, client_files, this_machine
 from foretool.server.setup.documents import Keys
 from foretool.server.setup.scan import FoundServer, scan
+from foretool.server.system.counts import name_some
 
 Gives = Literal["shell", "few", "desktop"]
 """What a client gives foretool: everything of the shell that it was started from, only the names that the MCP SDKs pass
@@ -135,9 +136,7 @@ def _check_entry(each: Registered, environ: Mapping[str, str]) -> Iterator[Findi
 def needed_variables(server: Server) -> list[str]:
     """Return the variables without which a server does not run as its entry says: `${VAR}` and names in `inherit`."""
     written = msgspec.json.encode(server.entry).decode()
-    return sorted(
-        variable_names(written, required=True) | {name for name in server.inherit if not is_inherit_pattern(name)}
-    )
+    return sorted(variable_names(written, required=True) | {name for name in server.inherit if not is_pattern(name)})
 
 
 def _check_variables(config: Config, found: list[Registered], environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -151,11 +150,11 @@ def _check_variables(config: Config, found: list[Registered], environ: Mapping[s
                 lacking[name] = without
         if not lacking:
             continue
-        titles = _list(dict.fromkeys(each.file.title for without in lacking.values() for each in without))
+        titles = name_some(list(dict.fromkeys(each.file.title for without in lacking.values() for each in without)))
         entries = dict.fromkeys(
             f"the entry {each.server.name} in {each.file.path}" for without in lacking.values() for each in without
         )
-        by_clients.setdefault((titles, _list(entries)), {})[server.name] = list(lacking)
+        by_clients.setdefault((titles, name_some(list(entries))), {})[server.name] = list(lacking)
     for (titles, entries_said), needed in by_clients.items():
         names = dict.fromkeys(name for wanted in needed.values() for name in wanted)
         setting = ", ".join(f'"{name}": "..."' for name in names)
@@ -169,7 +168,7 @@ def _say_needed(needed: Mapping[str, Sequence[str]]) -> str:
     """Say which servers need which variables: `git, files: TOKEN`, or `git: TOKEN; files: KEY`."""
     by_names: dict[str, list[str]] = {}
     for server, names in needed.items():
-        by_names.setdefault(_list(names), []).append(server)
+        by_names.setdefault(name_some(names), []).append(server)
     return "; ".join(f"{', '.join(servers)}: {names}" for names, servers in by_names.items())
 
 
@@ -182,17 +181,12 @@ def _check_programs(config: Config, found: list[Registered], environ: Mapping[st
     for program in dict.fromkeys(each.command for each in config.servers.values() if each.type == "stdio"):
         here = None if os.sep in program or not program else shutil.which(program, path=environ.get("PATH"))
         if here is not None and shutil.which(program, path=session) is None:
-            titles = _list(dict.fromkeys(each.file.title for each in without))
+            titles = name_some(list(dict.fromkeys(each.file.title for each in without)))
             what = f"{program} is {here}, a folder that {titles} may not have in PATH"
             do = 'if its servers fail there, write this full path as "command"'  # equal for all, so it is said once
             started = tuple(each.name for each in config.servers.values() if each.entry.command == program)
             repair = Repair("command", started, here) if started and Path(here).is_absolute() else None
             yield note("client", Code.PROGRAM_NOT_IN_CLIENT, what, do, repair=repair)
-
-
-def _list(names: Iterable[str]) -> str:
-    *rest, last = names
-    return f"{', '.join(rest)} and {last}" if rest else last
 
 
 def _it(names: Mapping[str, object]) -> str:

@@ -1,4 +1,7 @@
-"""Checks what this machine has: our own packages, the programs that servers need, and the Node that npx runs."""
+"""Checks what this machine has: our own packages, the programs that servers need, and the Node that npx runs.
+
+Of servers that were started once it says what is wrong: the cause, the last lines of stderr, and what to do.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,20 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from foretool._version import __version__
 from foretool.retrieval import encoders, tokens
+from foretool.server.catalog.namespaces import OTHER_PREFIX
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
 from foretool.server.config.variables import safe_path
-from foretool.server.diagnosis import Finding, ok, problem, warning
+from foretool.server.diagnosis import Finding, Repair, UpstreamCheck, note, ok, problem, warning
 from foretool.server.setup.installation import (
     INSTALLED_BY,
     fit_hint,
@@ -27,6 +32,11 @@ from foretool.server.setup.installation import (
     program_hint,
     this_installation,
 )
+from foretool.server.trust.approvals import say_waiting
+from foretool.server.upstreams.causes import Cause, last_lines
+from foretool.server.upstreams.failures import explain_failure
+from foretool.storage.engine import StorageError
+from foretool.storage.opening import open_existing_store
 from foretool.storage.places import made_folder
 
 _CHECK_S: Final = 5.0
@@ -36,6 +46,8 @@ _INTERPRETERS: Final = re.compile(r"python[\d.]*|node|bun|ruby|perl|php|(?:ba|z|
 """Programs whose first argument is the script that they run, if it is a full path."""
 _OWN_PLACE: Final = ("uv tool", "pipx", "uvx", "brew")
 """Ways of installing that give foretool an environment in which nothing else lies."""
+_HOPELESS: Final = (Code.PACKAGE_MISSING, Code.MODULE_MISSING, Code.FILE_MISSING)
+"""What no later start changes, unless somebody corrects the entry or installs something."""
 
 
 def check_programs(config: Config) -> Iterator[Finding]:
@@ -170,3 +182,45 @@ def _check_node() -> Iterator[Finding]:
     if major < _OLDEST_NODE:
         do = f"most servers need {_OLDEST_NODE} or newer: {program_hint('node')}"
         yield warning("environment", Code.NODE_OLD, f"node is {said.strip()}", do)
+
+
+def check_upstreams(upstreams: Iterable[UpstreamCheck], config: Config, timeout_s: float) -> Iterator[Finding]:
+    """Report servers that failed, and what is wrong with the lists of those that did not."""
+    for each in upstreams:
+        server = config.servers[each.upstream]
+        if not each.is_well and not is_missing(server):
+            cause = explain_failure(
+                server, each.error, each.stderr, skipped_lines=each.skipped_lines, timeout_s=timeout_s
+            )
+            twice = ", also when it was started again" if each.starts > 1 else ""
+            what = f"{each.upstream}: {cause.what}{twice}"
+            repair = _repair(each.upstream, cause)
+            yield problem("upstream", cause.code, what, cause.do, each.upstream, last_lines(each.stderr), repair=repair)
+        elif each.is_well and each.starts > 1:
+            what = f"{each.upstream}: failed beside other servers and started when these had ended"
+            do = "a slow start; nothing is wrong if your client waits long enough"
+            yield note("upstream", Code.SERVER_CROWDED, what, do, each.upstream)
+        for dropped in each.dropped:
+            what, _, do = dropped.rpartition("; ")
+            if not dropped.startswith('"tools": ') and do != OTHER_PREFIX:
+                what, do = dropped, "report it to its author or update the server; its other tools are served"
+            yield warning("upstream", Code.TOOL_DROPPED, f"{each.upstream}: {what}", do, each.upstream)
+        if each.skipped_lines and each.is_well:
+            lines = f"{each.upstream}: skipped {each.skipped_lines} lines on its stdout that were not valid JSON-RPC"
+            do = "make it log to stderr; many such lines cost time"
+            yield note("upstream", Code.OUTPUT_NOISY, lines, do, each.upstream)
+
+
+def _repair(server: str, cause: Cause) -> Repair | None:
+    if cause.lacks:
+        return Repair("inherit", (server,), names=cause.lacks)
+    return Repair("disable", (server,)) if cause.code in _HOPELESS else None
+
+
+def check_held(config: Config) -> Iterator[Finding]:
+    """Report what servers have changed and nobody has approved."""
+    with suppress(StorageError), open_existing_store(config.storage) as store:
+        for name, (_, text) in say_waiting(store.approvals.held(), config.servers).items():
+            what, _, do = text.partition("; see ")
+            do = f"look at it and approve or block it: {do}"
+            yield warning("upstream", Code.CHANGE_HELD, what, do, name)

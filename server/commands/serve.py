@@ -1,4 +1,4 @@
-"""`foretool serve` for click: its help, and the command lines that `plain_serve` does not read."""
+"""`foretool serve` for click: its help, and the command lines that `window` does not read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Runs `foretool serve` without click and rich, which alone would take a tenth of the time to the first list.
 
-`plain_serve` reads a correct command line. Everything else goes to click in `serve.py`, which explains what is wrong.
+`window` reads a correct command line. Everything else goes to click in `serve.py`, which explains what is wrong.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from foretool.server import packs
 from foretool.server.commands.exit import complain
-from foretool.server.commands.serve_options import read_options
 from foretool.server.config.addresses import parse_address
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
@@ -44,13 +43,8 @@ class ServeOptions(NamedTuple):
     """Share no proxy with other windows."""
 
 
-def plain_serve(arguments: Sequence[str]) -> ServeOptions | None:
-    """Read a correct `serve` command line. Returns None for any other, which is left to click."""
-    found = read_options(arguments)
-    return None if found is None else options_of(found)
-
-
 def options_of(found: Mapping[str, str]) -> ServeOptions:
+    """Return what `window.read_options` has read."""
     config = Path(found["--config"]) if "--config" in found else None
     return ServeOptions(config, found.get("--profile", ""), found.get("--http"), "--alone" in found)
 
@@ -81,13 +75,9 @@ def serve(options: ServeOptions, opening: Opening | None = None) -> int:
 
         import asyncio
 
-        from foretool.server import reload
         from foretool.server import serve as serving
-        from foretool.server.system import logs
 
-        logs.start_logging(config)
-        reload.report_place(config)
-        reload.report_problems(config)
+        _start_logging(config)
         if options.http is not None:
             make_page = packs.load_part(packs.MAKE_PAGE)
             asyncio.run(serving.serve_http(config, options.http, make_page(config) if make_page else None))
@@ -96,6 +86,16 @@ def serve(options: ServeOptions, opening: Opening | None = None) -> int:
     except ConfigError as error:
         return complain(f"{error} [{error.code}]")
     return 0
+
+
+def _start_logging(config: Config) -> None:
+    """Log from now on, first which file is served, and what is wrong with it."""
+    from foretool.server import reload
+    from foretool.server.system import logs
+
+    logs.start_logging(config)
+    reload.report_place(config)
+    reload.report_problems(config)
 
 
 def run_shared_proxy(options: ServeOptions, folder: str, first: socket.socket, lock: int) -> int:
@@ -115,13 +115,9 @@ def run_shared_proxy(options: ServeOptions, folder: str, first: socket.socket, l
 
         import asyncio
 
-        from foretool.server import reload
         from foretool.server import serve as serving
-        from foretool.server.system import logs
 
-        logs.start_logging(config)
-        reload.report_place(config)
-        reload.report_problems(config)
+        _start_logging(config)
 
         def let_others_in() -> None:
             os.close(lock)

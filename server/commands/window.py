@@ -10,8 +10,6 @@ import gc
 import os
 import sys
 
-from foretool.server.commands.serve_options import read_options
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,8 +69,31 @@ def _serve_alone(options: Mapping[str, str], opening: Opening) -> int:
     return serving.serve(serving.options_of(options), opening)
 
 
+def read_options(arguments: Sequence[str]) -> dict[str, str] | None:
+    """Read a correct `serve` command line. Returns None for any other, which is left to click."""
+    if not arguments or arguments[0] != "serve":
+        return None
+    found: dict[str, str] = {}
+    rest = list(arguments[1:])
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if name == "--alone" and not equals:
+            found[name] = ""
+            continue
+        if name not in ("--config", "--profile", "--http"):
+            return None
+        if not equals:
+            # As in click, the next word is the value, but `--http` may stand alone before another option.
+            if rest and not (name == "--http" and rest[0].startswith("-")):
+                value = rest.pop(0)
+            elif name != "--http":
+                return None
+        found[name] = value
+    return found
+
+
 def find_config(given: str | None, environ: Mapping[str, str]) -> str | None:
-    """Return the full path of the config file, as `config.places.find_place` does; None where that would complain."""
+    """Return the full path of the config file, as `config.files.find_place` does; None where that would complain."""
     home, base = environ.get("HOME", ""), environ.get("XDG_CONFIG_HOME", "")
     if not home.startswith("/"):
         return None

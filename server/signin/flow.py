@@ -20,8 +20,7 @@ from foretool.server.protocol.versions import LATEST_LEGACY
 from foretool.server.signin.fetch import FetchError, fetch, refuse_private_address
 from foretool.server.signin.record import Challenge, SignIn, fits_server, join_scopes, read_challenge, write_challenge
 from foretool.server.signin.redirect import RedirectError, RedirectReceiver, receiving
-from foretool.server.signin.signing import SigningKeyError, read_signing_key
-from foretool.server.signin.tokens import expiry
+from foretool.server.signin.tokens import SigningKeyError, expiry, read_signing_key
 from foretool.server.signin.vault import Vault
 from foretool.server.trust.text import one_line, visible
 

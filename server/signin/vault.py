@@ -22,8 +22,8 @@ import msgspec
 
 from foretool.server.config.errors import Refusal
 from foretool.server.config.keyrings import SERVICE, is_off, open_keyring
-from foretool.server.config.places import home_folder
 from foretool.server.config.servers import Server
+from foretool.server.config.variables import home_folder
 from foretool.server.signin.record import Challenge, SignIn
 
 _FOLDER_VARIABLE: Final = "FORETOOL_SIGN_INS"

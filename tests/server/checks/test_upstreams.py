@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_fakes import write_config
 
-from foretool.server.checks.upstreams import check_upstreams
+from foretool.server.checks.programs import check_upstreams
 from foretool.server.config import loader
 from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Finding, UpstreamCheck

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretool.server.commands.serve_options import read_options
+from foretool.server.commands.window import read_options
 
 
 def test_options_are_read_by_name() -> None:

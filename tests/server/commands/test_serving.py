@@ -17,7 +17,8 @@ from command_fakes import echo, write_config
 
 from foretool.server.commands.group import root
 from foretool.server.commands.serve import command as serve_command
-from foretool.server.commands.serving import ON_TERMINAL, ServeOptions, plain_serve
+from foretool.server.commands.serving import ON_TERMINAL, ServeOptions, options_of
+from foretool.server.commands.window import read_options
 from foretool.server.config.addresses import EXPECTED
 from foretool.server.config.tokens import WAY_OUT
 
@@ -39,17 +40,19 @@ PLAIN: list[list[str]] = [
 def test_serve_is_read_as_click_reads_it(arguments: list[str]) -> None:
     parent = click.Context(root, **root.context_settings)
     read = serve_command.make_context("serve", list(arguments), parent).params
-    assert plain_serve(["serve", *arguments]) == ServeOptions(read["path"], read["profile"], read["http"])
+    plain = read_options(["serve", *arguments])
+    assert plain is not None
+    assert options_of(plain) == ServeOptions(read["path"], read["profile"], read["http"])
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--prof", "x"], ["word"], ["--config"], ["--", "x"]])
 def test_what_is_no_flawless_serve_is_left_to_click(arguments: list[str]) -> None:
-    assert plain_serve(["serve", *arguments]) is None
+    assert read_options(["serve", *arguments]) is None
 
 
 @pytest.mark.parametrize("arguments", [[], ["status"], ["--help"], ["serves"]])
 def test_other_commands_are_left_to_click(arguments: list[str]) -> None:
-    assert plain_serve(arguments) is None
+    assert read_options(arguments) is None
 
 
 def foretool(*arguments: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from foretool.server.commands import serve
-from foretool.server.commands.serve_options import read_options
 from foretool.server.commands.serving import ServeOptions
+from foretool.server.commands.window import read_options
 from foretool.server.setup.launches import (
     _known,
     config_of,

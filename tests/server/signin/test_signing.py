@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from foretool.server.signin.signing import SigningKeyError, read_signing_key
+from foretool.server.signin.tokens import SigningKeyError, read_signing_key
 
 
 def written(folder: Path, key: Any, encryption: KeySerializationEncryption | None = None) -> str:

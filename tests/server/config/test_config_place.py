@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from foretool.server.config.errors import ConfigError
-from foretool.server.config.places import ConfigPlace, find_place, home_folder, is_own_file, own_file
+from foretool.server.config.files import ConfigPlace, find_place, is_own_file, own_file
+from foretool.server.config.variables import home_folder
 
 HOME = {"HOME": "/home/me"}
 OWN = Path("/home/me/.config/foretool/mcp.json")
