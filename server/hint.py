@@ -287,7 +287,7 @@ def _config_path(given: str | os.PathLike[str] | None) -> str | os.PathLike[str]
         return given
     from pathlib import Path
 
-    from foretool.server.config.places import find_place
+    from foretool.server.config.files import find_place
 
     return find_place(Path(given) if given is not None else None, os.environ).path
 

@@ -129,12 +129,20 @@ class Probe:
         person alone."""
         if not self.error or STILL_LOADING in self.error or self.server.per_user is not None:
             return None
+        return self.explain()
+
+    def explain(self) -> Cause:
+        """Return what is wrong with a server that failed, and what to do, without secrets."""
         from foretool.server.upstreams.failures import explain_failure
 
-        redact = self.server.secrets.redact
-        stderr = [redact(line) for line in self.upstream.stderr]
         lines = self.upstream.invalid_lines
-        return explain_failure(self.server, redact(self.error), stderr, skipped_lines=lines, timeout_s=self._patience_s)
+        error = self.server.secrets.redact(self.error)
+        return explain_failure(self.server, error, self.stderr, skipped_lines=lines, timeout_s=self._patience_s)
+
+    @property
+    def stderr(self) -> tuple[str, ...]:
+        """What its processes wrote last, without secrets."""
+        return tuple(map(self.server.secrets.redact, self.upstream.stderr))
 
     async def run(self, timeout_s: float, on_progress: OnProgress = ignore, *, may_load: bool = True) -> None:
         """Start the upstream, wait for its tools, and end it. The time in which a launcher downloads it does not count,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.errors import ConfigError
+from foretool.server.config.files import ConfigPlace
 from foretool.server.config.loader import Config, LiveConfig, diff, load_again, stamp
-from foretool.server.config.places import ConfigPlace
 from foretool.server.config.servers import same_connection
 from foretool.server.config.variables import BASIC_NAMES, CREDENTIAL
 from foretool.server.system import logs

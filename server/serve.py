@@ -173,38 +173,24 @@ def _share(app: App, store: Store) -> SessionCarrier | None:
     return carrier
 
 
-class Watcher(Protocol):
-    """Watches a proxy for traces and metrics (`fleet/telemetry/`)."""
+class Watcher:
+    """Watches a proxy; this one watches nothing, that of `fleet/telemetry/` for traces and metrics."""
 
-    @property
-    def http(self) -> Mapping[str, Any]:
-        """What an `HttpServer` gets in addition."""
-        ...
+    http: Mapping[str, Any] = MappingProxyType({})
+    """What an `HttpServer` gets in addition."""
 
     def make(self, config: Config, store: Store) -> App:
         """Make the proxy that is watched."""
-        ...
+        return App(config, store)
 
     def end(self) -> None:
         """Send what is left."""
 
 
-class Unwatched:
-    """Watches nothing."""
-
-    http: Mapping[str, Any] = MappingProxyType({})
-
-    def make(self, config: Config, store: Store) -> App:
-        return App(config, store)
-
-    def end(self) -> None:
-        pass
-
-
 @contextlib.contextmanager
 def watching(config: Config, *, http: bool = False) -> Iterator[Watcher]:
     """Watch a proxy as its config asks. Where it does not, nothing of that is imported."""
-    watch: Watcher = Unwatched()
+    watch = Watcher()
     is_wanted = config.settings.telemetry != "off" or (config.settings.metrics and http)
     if is_wanted:
         try:

@@ -23,9 +23,10 @@ from foretool.server.commands.one_miss import PATIENCE_S
 from foretool.server.config.loader import Config
 from foretool.server.ledger.diffs import diff_lines
 from foretool.server.ledger.fixes import Fix, FixProblem, MeasuredFix, MissDiagnosis, diagnose_miss, edit_config
+from foretool.server.setup import changes
 from foretool.server.setup.changes import ChangeError, NothingToUndoError
 from foretool.server.setup.masking import mask_text
-from foretool.server.setup.own_servers import OwnServers, save_edit, undo_edit
+from foretool.server.setup.own_servers import OwnServers, copies_of, save_edit
 
 _KEY_LENGTH: Final = 16
 _KEPT: Final = 50
@@ -170,7 +171,7 @@ def make_fix(config: Config, id: int, key: str) -> str:
 def take_edit_back(config: Config) -> str:
     """Put the config back as it was before the latest edit; return in words what came of it. Raises `FormError`."""
     try:
-        undone = undo_edit(config.path)
+        undone = changes.undo(copies_of(config.path))
     except NothingToUndoError:
         raise FormError("No earlier version of the config is kept, so there is nothing to take back.") from None
     except ChangeError as error:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from foretool.server.config.errors import guess
 from foretool.server.config.loader import Config
 from foretool.server.setup.documents import Keys
 from foretool.server.setup.own_servers import ConfigChange
@@ -73,9 +73,8 @@ def _split(text: str, names: Sequence[str], what: str, whole: str) -> tuple[str,
 def _known(field: str, fields: Sequence[str], whole: str) -> str:
     if field in fields:
         return field
-    near = difflib.get_close_matches(field, fields, 1)
-    meant = f"did you mean {near[0]!r}?" if near else f"these can be tried: {', '.join(fields)}"
-    raise ChangeProblem(f"{whole}: no setting of this name decides what a client sees; {meant}")
+    meant = guess(field, fields) or f"; these can be tried: {', '.join(fields)}"
+    raise ChangeProblem(f"{whole}: no setting of this name decides what a client sees{meant}")
 
 
 def _read_value(text: str, last: str, *, is_list: bool) -> Any:

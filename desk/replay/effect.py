@@ -35,8 +35,6 @@ from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Miss
 from foretool.storage.store import Store
 
-_WEEK_S: Final = 7 * 86_400.0
-"""How far a replay looks back unless it is told otherwise."""
 _LEAST_PLAYED: Final = 5
 """Tasks that are played however long they take, by up to three configs."""
 _LEAST_OF_MANY: Final = 15

@@ -23,6 +23,7 @@ from foretool.server.setup.masking import describe_entry
 from foretool.server.setup.merge import same_server
 from foretool.server.setup.own_servers import OwnServers, save_edit
 from foretool.server.setup.pasted import NewServer, PasteError
+from foretool.server.system.logs import printable
 
 _LARGEST: Final = 1024 * 1024
 """Characters of pasted text that are read."""
@@ -145,7 +146,7 @@ def _read(words: list[str], name: str, env: Sequence[str], header: Sequence[str]
         return [pasted.of_url(words[0] if len(words) == 2 else name, last, header, transport)]
     if len(words) == 1:
         raise PasteError(
-            f"{pasted.without_controls(last)[:60]!r} is no address, no JSON and no name of the MCP Registry"
+            f"{printable(last)[:60]!r} is no address, no JSON and no name of the MCP Registry"
             f" (io.github.x/y). For a command: foretool add {pasted.slug(last)} -- COMMAND."
             " To look for one: foretool add --search WORD."
         )

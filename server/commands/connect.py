@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from foretool.server.commands import edits, hint, output
 from foretool.server.commands.options import UnknownName, config_option, json_option, profile_option
+from foretool.server.config.files import find_place
 from foretool.server.config.loader import load
-from foretool.server.config.places import find_place
 from foretool.server.config.tokens import DEFAULT, digest
 from foretool.server.setup.client_hooks import HOOKS, hook_entry
 from foretool.server.setup.clients import ClientFile, client_files, this_machine

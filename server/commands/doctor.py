@@ -24,8 +24,8 @@ from foretool.server.commands import edits, output, repairs
 from foretool.server.commands.options import UnknownName, config_option, json_option
 from foretool.server.config.codes import Code, explain_code
 from foretool.server.config.errors import guess
+from foretool.server.config.files import find_place
 from foretool.server.config.loader import Config, load
-from foretool.server.config.places import find_place
 from foretool.server.diagnosis import Diagnosis, Finding, Severity, TokenSummary, UpstreamCheck
 from foretool.server.doctor import TIMEOUT_S
 from foretool.server.probing import OnProgress, Stage

@@ -18,9 +18,10 @@ from click import ClickException
 
 from foretool.server.commands import edits, output
 from foretool.server.commands.options import UnknownName, config_option, json_option
-from foretool.server.config.errors import ConfigError
+from foretool.server.config.errors import ConfigError, guess
+from foretool.server.config.files import find_place, read_regular
 from foretool.server.config.loader import Config, load, parse
-from foretool.server.config.places import find_place
+from foretool.server.setup import changes
 from foretool.server.setup.changes import NothingToUndoError
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.masking import mask_text
@@ -28,13 +29,13 @@ from foretool.server.setup.own_servers import (
     OwnServers,
     bring_back,
     changed_names,
+    copies_of,
     is_damaged,
     is_damaged_text,
     last_good,
     latest_command,
     read_own_servers,
     save_edit,
-    undo_edit,
 )
 
 SHOWN: Final = 8
@@ -211,14 +212,14 @@ def undo_latest(
         _refuse_other_names(place, names)
     else:
         _refuse_other_command(place, command)
-    before = _read(place)
+    before = read_text(place)
     try:
-        undone = undo_edit(place, dry_run=True)
+        undone = changes.undo(copies_of(place), dry_run=True)
         becomes = undone.becomes.get(place)
         if becomes is not None and is_damaged_text(place, becomes):
             _confirm_damage(place, command, agreed=agreed, dry_run=dry_run, as_json=as_json)
         if not dry_run:
-            undone = undo_edit(place)
+            undone = changes.undo(copies_of(place))
     except NothingToUndoError:
         raise ClickException(f"{place}: no earlier version is kept, so there is nothing to take back") from None
     if as_json:
@@ -275,9 +276,10 @@ def _refuse_other_command(place: Path, command: str) -> None:
         )
 
 
-def _read(place: Path) -> str:
+def read_text(place: Path) -> str:
+    """Return what a file holds, "" where it cannot be read."""
     try:
-        return place.read_text("utf-8", "replace")
+        return read_regular(place).decode("utf-8", "replace")
     except OSError:
         return ""
 
@@ -289,14 +291,9 @@ def require_names(own: OwnServers, names: tuple[str, ...]) -> None:
     known = own.servers()
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            listed = (
-                f"it has: {', '.join(known) or 'none'}"
-                if len(known) <= SHOWN
-                else f"foretool list shows its {len(known)}"
-            )
-            meant = f"; did you mean {near[0]!r}?" if near else f"; {listed}"
-            raise UnknownName(f"{short(own.path)} has no server {name!r}{meant}")
+            is_short = len(known) <= SHOWN
+            listed = f"it has: {', '.join(known) or 'none'}" if is_short else f"foretool list shows its {len(known)}"
+            raise UnknownName(f"{short(own.path)} has no server {name!r}{guess(name, known) or f'; {listed}'}")
 
 
 def short(path: Path) -> str:

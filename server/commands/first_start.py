@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 import click
-import msgspec
 from msgspec import Struct
 
 from foretool.retrieval.tokens import estimate
@@ -17,9 +16,9 @@ from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import load
 from foretool.server.probing import Probe, probe_servers
+from foretool.server.protocol import jsonrpc
 from foretool.server.system.logs import mute_logging
 from foretool.server.upstreams.causes import Cause, last_lines
-from foretool.server.upstreams.failures import explain_failure
 
 _TIMEOUT_S: Final = 120.0
 """How long the first start may take: npx, uvx and docker load the package first."""
@@ -79,23 +78,17 @@ def _start(path: Path, names: list[str]) -> list[FirstStart]:
 
 
 def _describe(probe: Probe) -> FirstStart:
-    server, redact = probe.server, probe.server.secrets.redact
+    server = probe.server
     if probe.error:
-        stderr = tuple(redact(line) for line in probe.upstream.stderr)
-        lines = probe.upstream.invalid_lines
-        cause = explain_failure(server, redact(probe.error), stderr, skipped_lines=lines, timeout_s=_TIMEOUT_S)
-        return _failed(server.name, cause, last_lines(stderr))
-    definitions = [bytes(each).decode() for each in probe.definitions or () if server.offers(_name(bytes(each)))]
+        return _failed(server.name, probe.explain(), last_lines(probe.stderr))
+    definitions = [
+        bytes(each).decode() for each in probe.definitions or () if server.offers(jsonrpc.member(each, "name") or "")
+    ]
     return FirstStart(server.name, True, len(definitions), sum(map(estimate, definitions)))
 
 
 def _failed(name: str, cause: Cause, stderr: tuple[str, ...] = ()) -> FirstStart:
     return FirstStart(name, False, error=cause.what, code=cause.code, do=cause.do, stderr=stderr)
-
-
-def _name(definition: bytes) -> str:
-    found = msgspec.json.decode(definition).get("name")
-    return found if isinstance(found, str) else ""
 
 
 def _say(found: FirstStart) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from msgspec import Struct
@@ -250,10 +250,7 @@ def _end_grants(config: Config, store: Store, found: Sequence[SealedGrant]) -> l
             for each in found
         ]
     )  # fmt: skip
-    grants = packs.require(packs.GRANTS, "forget")(
-        lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers
-    )
-    return _describe_problems(interrupts.run(grants.end_all(found)))
+    return _describe_problems(interrupts.run(_grants(config, store).end_all(found)))
 
 
 def _end_unconfirmed(config: Config, store: Store) -> list[str]:
@@ -261,10 +258,12 @@ def _end_unconfirmed(config: Config, store: Store) -> list[str]:
     does."""
     if not any(each.per_user is not None and each.per_user.kind == "grant" for each in config.servers.values()):
         return []
-    grants = packs.require(packs.GRANTS, "forget")(
-        lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers
-    )
-    return _describe_problems(interrupts.run(grants.end_unconfirmed()))
+    return _describe_problems(interrupts.run(_grants(config, store).end_unconfirmed()))
+
+
+def _grants(config: Config, store: Store) -> Any:
+    make = packs.require(packs.GRANTS, "forget")
+    return make(lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers)
 
 
 def _describe_problems(problems: Mapping[tuple[str, str], int]) -> list[str]:

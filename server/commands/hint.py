@@ -17,7 +17,7 @@ from click import ClickException
 from foretool.server import hint
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option, profile_option
-from foretool.server.config.places import find_place
+from foretool.server.config.files import find_place
 from foretool.server.setup import changes, client_hooks
 from foretool.server.setup.client_hooks import HOOKS, SHELL_HOOKS
 from foretool.server.setup.documents import DocumentError

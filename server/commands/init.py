@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 from click import ClickException, UsageError
@@ -21,10 +21,9 @@ from foretool.server.commands import doctor, edits, hint, output
 from foretool.server.commands.options import UnknownName, config_option, json_option, type_again
 from foretool.server.config import keyrings
 from foretool.server.config.errors import ConfigError, guess, lacks_folder, split_place
-from foretool.server.config.files import read_regular
+from foretool.server.config.files import find_place, read_regular
 from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load, parse
-from foretool.server.config.places import find_place
 from foretool.server.config.variables import Secrets
 from foretool.server.diagnosis import Diagnosis
 from foretool.server.setup import changes, client_hooks, leaving
@@ -116,7 +115,8 @@ def command(
             with_profiles, together = True, merged
             merged, secrets, moved = merge(with_profiles=True)
             _show_apart(files, together, merged, own_path)
-        planned, problems = plan(own, merged, files, _launch(own_path), with_profiles=with_profiles)
+        launch = [*hint.launcher(), "serve", "--config", str(own_path)]
+        planned, problems = plan(own, merged, files, launch, with_profiles=with_profiles)
     except OSError as error:
         raise ClickException(f"{own_path}: cannot be read ({error.strerror}); check its permissions") from None
     except (DocumentError, UnicodeDecodeError) as error:
@@ -229,13 +229,6 @@ def _forget_values(before: str, after: str) -> None:
             keyrings.forget_value(name, os.environ)
 
 
-def _text_of(path: Path) -> str:
-    try:
-        return read_regular(path).decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
 def _choose(machine: Machine, clients: Sequence[str]) -> list[ClientFile]:
     """Return the files of the chosen clients. Raises `UnknownName` for a name that no client has."""
     files = client_files(machine)
@@ -267,10 +260,6 @@ def _read_sources(sources: Sequence[Path]) -> list[FoundFile]:
             raise ClickException(f'{path}: expected servers under "mcpServers" or "servers", found none')
         files.append(file)
     return scan(files)
-
-
-def _launch(config: Path) -> list[str]:
-    return [*hint.launcher(), "serve", "--config", str(config)]
 
 
 def _add_hooks(
@@ -518,8 +507,7 @@ def _show_differences(planned: Sequence[FileChange], secrets: Secrets) -> None:
         output.say("\nValues of variables and headers stand as [NAME] here; the files get the values.", "dim")
     for change in planned:
         output.say(f"\n{edits.short(change.path)}", "bold")
-        for line in changes.difference(change)[2:]:
-            output.say(f"  {secrets.redact(line)}", {"+": "green", "-": "red"}.get(line[:1], ""))
+        edits.show_lines([secrets.redact(line) for line in changes.difference(change)[2:]])
 
 
 def _say_dry(*, with_lines: bool) -> None:
@@ -599,7 +587,26 @@ def _end(
     diagnosis: Diagnosis | None,
 ) -> int:
     if as_json:
-        output.emit(_report(files, merged, planned, problems, kept, diagnosis))
+        report = {
+            "clients": [
+                {
+                    "client": file.file.client,
+                    "title": file.file.title,
+                    "path": str(file.file.path),
+                    "servers": [server.name for server in file.servers if not server.is_foretool],
+                    "problem": file.problem,
+                }
+                for file in files
+            ],
+            "added": {name: merged.titles(name) for name in merged.entries},
+            "notes": merged.notes,
+            "changes": [{"path": str(change.path), "why": change.whole_why} for change in planned],
+            "problems": problems,
+            "backup": str(kept) if kept else None,
+            "is_well": diagnosis.is_well if diagnosis else None,
+            "findings": diagnosis.findings if diagnosis else [],
+        }
+        output.emit(report)
     elif kept is not None:
         _say_hooks(planned)
         titles = list(dict.fromkeys(file.file.title for file in files if file.file.registers and not file.problem))
@@ -617,40 +624,11 @@ def _say_hooks(planned: Iterable[FileChange]) -> None:
             output.say(text)
 
 
-def _report(
-    files: Sequence[FoundFile],
-    merged: Merged,
-    planned: Sequence[FileChange],
-    problems: Sequence[str],
-    kept: Path | None,
-    diagnosis: Diagnosis | None,
-) -> dict[str, Any]:
-    return {
-        "clients": [
-            {
-                "client": file.file.client,
-                "title": file.file.title,
-                "path": str(file.file.path),
-                "servers": [server.name for server in file.servers if not server.is_foretool],
-                "problem": file.problem,
-            }
-            for file in files
-        ],
-        "added": {name: merged.titles(name) for name in merged.entries},
-        "notes": merged.notes,
-        "changes": [{"path": str(change.path), "why": change.whole_why} for change in planned],
-        "problems": problems,
-        "backup": str(kept) if kept else None,
-        "is_well": diagnosis.is_well if diagnosis else None,
-        "findings": diagnosis.findings if diagnosis else [],
-    }
-
-
 def _undo(own: Path, backups: Path, as_json: bool, *, dry_run: bool) -> int:
-    before = _text_of(own)
+    before = edits.read_text(own)
     undone, earlier = leaving.undo_init(own, backups, dry_run=dry_run)
     if not dry_run:
-        _forget_values(before, _text_of(own))
+        _forget_values(before, edits.read_text(own))
     status = int(bool(undone.problems))
     if as_json:
         restored = [str(each) for each in (*undone.restored, *undone.edited)]

@@ -22,6 +22,7 @@ from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.codes import Code
+from foretool.server.config.errors import guess
 from foretool.server.config.loader import Config, load
 from foretool.server.config.servers import Server, digest_entry
 from foretool.server.signin.record import SignIn
@@ -89,8 +90,6 @@ def _forget_failure(config: Config, server: Server) -> None:
 
 def find_server(config: Config, name: str) -> Server:
     """Return the server to sign in to. Raises `ClickException` where that makes no sense."""
-    from foretool.server.config.errors import guess
-
     if name in config.broken:
         raise click.ClickException(f"{config.broken[name]}")
     server = config.servers.get(name)

@@ -181,7 +181,7 @@ def command(
     if wants_fix and number is None:
         raise click.UsageError("--fix needs the number of a miss; `foretool misses --all` lists them")
     if confused:
-        return _show_confused(path, since, repair, as_json=as_json)
+        return int(packs.require(packs.SHOW_CONFUSED, "misses --confused")(path, since, repair, as_json=as_json))
     if number is not None:
         return _show_one(path, number, repair, as_json=as_json)
     now = time.time()
@@ -234,14 +234,6 @@ def _show_one(path: Path | None, number: int, repair: RepairOptions, *, as_json:
     return one_miss.fix_miss(
         path, number, repair.kind, agreed=repair.agreed, dry_run=repair.dry_run, replays=repair.replays
     )
-
-
-def _show_confused(path: Path | None, since: float | None, repair: RepairOptions, *, as_json: bool) -> int:
-    if (show := packs.load_part(packs.SHOW_CONFUSED)) is None:
-        return complain(
-            "misses: --confused needs foretool.desk, a part that this installation lacks; install foretool again", WRONG
-        )
-    return int(show(path, since, repair, as_json=as_json))
 
 
 def read_ledger(store: Store, wanted: MissFilter, by: str, limit: int) -> FittingMisses:

@@ -11,8 +11,8 @@ from click.core import ParameterSource
 
 from foretool.server.commands.exit import WRONG
 from foretool.server.config.errors import guess
+from foretool.server.config.files import find_place
 from foretool.server.config.loader import Config
-from foretool.server.config.places import find_place
 
 
 def _tell_of_project_file(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:

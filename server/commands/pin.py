@@ -16,6 +16,7 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
 from foretool.server.config.servers import matches
+from foretool.server.config.variables import is_pattern
 from foretool.server.setup.own_servers import OwnServers, save_edit
 from foretool.storage.records import ToolId
 
@@ -126,11 +127,6 @@ def _explain(own: OwnServers, app: App, name: str) -> str:
             if tool is not None and fits and server in ("", tool.upstream):
                 return f"{name} is pinned by the pattern {exposed!r}; take that back: foretool pin --remove '{exposed}'"
     return f"{name!r} is not pinned; foretool pin shows what is"
-
-
-def is_pattern(name: str) -> bool:
-    """Return whether a name holds marks of a pattern."""
-    return any(mark in name for mark in "*?[")
 
 
 def finish_pins(own: OwnServers, why: str, config: Config, *, dry_run: bool, as_json: bool) -> int:

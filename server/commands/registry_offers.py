@@ -12,17 +12,13 @@ from click import UsageError
 
 from foretool.server.commands import output
 from foretool.server.setup import mcp_registry
+from foretool.server.setup.installation import program_hint
 from foretool.server.setup.masking import describe_entry
 from foretool.server.setup.mcp_registry import SHOWN, Offer, RegistryListing, RequiredValue
 from foretool.server.setup.pasted import NewServer
 
 _DESCRIPTION: Final = 200
 """Characters of a description that are shown."""
-_INSTALL: Final = {
-    "npx": "Node.js (https://nodejs.org)",
-    "uvx": "uv (pip install uv)",
-    "docker": "Docker (https://docs.docker.com)",
-}
 
 
 def search_registry(registry: str, words: str, as_json: bool) -> int:
@@ -37,7 +33,7 @@ def search_registry(registry: str, words: str, as_json: bool) -> int:
     for each in found[:SHOWN]:
         output.say(each.name, "bold")
         kinds = ", ".join(dict.fromkeys(offer.kind for offer in each.offers)) or "cannot be added"
-        output.say(f"  {each.version or '?'} ({kinds}): {_cut(each.description)}")
+        output.say(f"  {each.version or '?'} ({kinds}): {output.shorten(each.description, _DESCRIPTION)}")
     if len(found) > SHOWN:
         output.say(f"{len(found) - SHOWN} more fit; name more of the server.")
     if not found:
@@ -68,7 +64,7 @@ def offer_server(registry: str, wanted: str, name: str, kind: str | None, *, agr
 
 def _show(listing: RegistryListing, offer: Offer, server: NewServer) -> None:
     output.say(f"{listing.name} {listing.version}", "bold")
-    output.say(f"  {_cut(listing.description)}")
+    output.say(f"  {output.shorten(listing.description, _DESCRIPTION)}")
     output.say("  These words are its author's, and nobody has checked them.", "dim")
     if listing.status != "active":
         output.say(f"  The registry says that it is {listing.status}.", "yellow")
@@ -89,20 +85,15 @@ def _show(listing: RegistryListing, offer: Offer, server: NewServer) -> None:
     for why in listing.refused:
         output.say(f"  Not offered: {why}", "dim")
     if offer.program and not shutil.which(offer.program):
-        output.say(f"  {offer.program} is not on PATH: install {_INSTALL[offer.program]} first.", "yellow")
+        output.say(f"  {offer.program} is not on PATH; first {program_hint(offer.program)}.", "yellow")
 
 
 def _about(need: RequiredValue) -> str:
     choices = f" One of: {', '.join(need.choices)}." if need.choices else ""
-    return f": {_cut(need.about)}{choices}" if need.about or choices else ""
+    return f": {output.shorten(need.about, _DESCRIPTION)}{choices}" if need.about or choices else ""
 
 
 def _ask(need: RequiredValue) -> str:
     """Ask for a value; nothing means that the variable stays."""
     hint = f"{need.name} (Enter keeps ${{{need.name}}}, which you export)"
     return str(click.prompt(hint, default="", show_default=False, hide_input=need.is_secret))
-
-
-def _cut(text: str, most: int = _DESCRIPTION) -> str:
-    text = output.printable_text(text)
-    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -20,6 +20,7 @@ from foretool.server.setup.documents import ConfigDocument, value_at
 from foretool.server.setup.own_servers import OwnServers, copies_of
 from foretool.server.setup.plan import secrets_of
 from foretool.server.setup.scan import FoundFile, scan
+from foretool.server.system.counts import name_some
 from foretool.server.upstreams.missing_variables import CERTIFICATE_FILES
 
 _NOTHING: Final = "Nothing here can be mended without you: each line above says what to do."
@@ -65,8 +66,6 @@ def fix(path: Path | None, diagnosis: Diagnosis, *, agreed: bool, dry_run: bool,
             output.say_lines("")
         if agreed or (can_ask and output.agrees("Change this?")):
             kept = changes.write_changes(planned.changes, copies_of(own.path), planned.protections, "doctor")
-        elif not can_ask:
-            raise UsageError("there is nobody to ask: add --yes to change this, or --dry-run to see what would change")
     if not as_json:
         _say_end(planned, kept, own.path, dry_run=dry_run)
     return Fixed(planned.what, planned.left, planned.lines, str(kept) if kept else None)
@@ -158,7 +157,7 @@ def _pass_certificates(
     servers = [name for name in distrustful if name in own.servers()]
     if not servers:
         return
-    who = " and ".join(filter(None, (", ".join(servers[:-1]), servers[-1])))
+    who = name_some(servers)
     files = ", ".join(dict.fromkeys(name for server in servers for name in distrustful[server]))
     question = (
         f"{who} did not trust a certificate of this network; {files} name those that are trusted here. Pass them on?"

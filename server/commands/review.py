@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -15,6 +14,7 @@ from rich.text import Text
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.errors import guess
 from foretool.server.config.loader import load
 from foretool.server.ledger.diffs import diff_definitions
 from foretool.server.ledger.review import (
@@ -68,7 +68,7 @@ def command(
             batches = [read_batch(config, store, each) for each in list_waiting(config, store)]
             return output.show({"servers": batches}, as_json, lambda _: _print_all(batches))
         if server not in config.servers and not store.approvals.undecided(server):
-            return complain(f"review: {config.path} has no server {server!r}{_suggest(server, config.servers)}", WRONG)
+            return complain(f"review: {config.path} has no server {server!r}{guess(server, config.servers)}", WRONG)
         batch = read_batch(config, store, server)
         if decision:
             return _decide(store, batch, names, decision, as_json=as_json)
@@ -83,11 +83,6 @@ def _hashes(changes: Iterable[DefinitionChange]) -> set[str]:
     return {change.hash for change in changes}
 
 
-def _suggest(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, list(known), 3)
-    return f"; did you mean {', '.join(close)}?" if close else ""
-
-
 # Deciding
 
 
@@ -97,7 +92,7 @@ def _decide(store: Store, batch: Batch, names: Sequence[str], decision: Approval
         chosen = add_launches(batch, chosen)
     unknown = [name for name in names if not any(_is_named(each, [name]) for each in batch.changes)]
     if unknown:
-        meant = _suggest(unknown[0], [each.name for each in batch.changes])
+        meant = guess(unknown[0], [each.name for each in batch.changes])
         return complain(
             f"review: nothing of {unknown[0]!r} of server {batch.server!r} waits or was blocked{meant}", WRONG
         )

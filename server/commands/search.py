@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.retrieval.ranking import Query, Ranked, task_lines
 from foretool.server import offline, probing
@@ -74,24 +75,6 @@ class FoundSkill(Struct, frozen=True):
     description: str
     file: str
     """Its `SKILL.md`."""
-
-
-class SearchResult(Struct, frozen=True):
-    """An answer of `discover_tools`, and the ranking behind it."""
-
-    task: str
-    profile: str
-    confidence: Level
-    tokens: int
-    """Size of the answer."""
-    took_ms: float
-    fitting: int
-    """How many tools match at all, in every profile."""
-    matches: tuple[ExplainedMatch, ...]
-    skills: tuple[FoundSkill, ...]
-    """Those of the user; a server's are known while it runs, and stand in what its clients find."""
-    answer: str
-    """The text that the model reads."""
 
 
 def say_without_encoders(app: App) -> None:
@@ -249,12 +232,25 @@ class MissedBefore(Struct, frozen=True):
     last_id: int
 
 
-class Explanation(SearchResult, frozen=True, kw_only=True):
-    """What a search shows for a task, and why."""
+class SearchResult(Struct, frozen=True):
+    """An answer of `discover_tools`, and the ranking behind it."""
 
-    asked: ToolExplanation | None
+    task: str
+    profile: str
+    confidence: Level
+    tokens: int
+    """Size of the answer."""
+    took_ms: float
+    fitting: int
+    """How many tools match at all, in every profile."""
+    matches: tuple[ExplainedMatch, ...]
+    skills: tuple[FoundSkill, ...]
+    """Those of the user; a server's are known while it runs, and stand in what its clients find."""
+    answer: str
+    """The text that the model reads."""
+    asked: ToolExplanation | None = None
     """What was asked with `--tool`."""
-    missed: tuple[MissedBefore, ...]
+    missed: tuple[MissedBefore, ...] = ()
     """Misses on record, the cause of the last one first."""
 
 
@@ -298,10 +294,7 @@ def command(
     if as_text:
         output.say_lines(found.answer)
         return 0
-    explained = Explanation(
-        **{each: getattr(found, each) for each in found.__struct_fields__}, asked=asked, missed=missed
-    )
-    return output.show(explained, as_json, partial(_print, is_whole=wants_why))
+    return output.show(replace(found, asked=asked, missed=missed), as_json, partial(_print, is_whole=wants_why))
 
 
 def misses_of_tool(store: Store, profile: str, name: str) -> tuple[MissedBefore, ...]:
@@ -458,7 +451,7 @@ def _say_missed(missed: MissedBefore) -> str:
     )
 
 
-def _print(found: Explanation, *, is_whole: bool) -> None:
+def _print(found: SearchResult, *, is_whole: bool) -> None:
     """Print the first matches; if `is_whole`, all of them with their scores."""
     if not found.matches:
         output.say_lines(found.answer)

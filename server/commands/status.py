@@ -19,8 +19,8 @@ from foretool.server.commands.login import say_until
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.commands.running import SharedWindow, ask_windows, find_unrecorded, say_proxy_troubles
+from foretool.server.config.files import NamedBy
 from foretool.server.config.loader import Config, load
-from foretool.server.config.places import NamedBy
 from foretool.server.config.servers import digest_entry
 from foretool.server.config.settings import PolicyChoice, Record, Telemetry
 from foretool.server.inspection import inspect_store

@@ -20,6 +20,7 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, require_server
 from foretool.server.config.loader import load
 from foretool.server.config.settings import PolicyChoice, Risk
+from foretool.server.config.variables import is_pattern
 from foretool.server.inspection import INSTRUCTIONS, Inspection, inspect
 from foretool.server.trust.findings import TextFinding
 from foretool.server.trust.policy import Source
@@ -128,12 +129,7 @@ def command(
     training.
     """
     if needs:
-        show_needs = packs.load_part(packs.SHOW_NEEDS)
-        if show_needs is None:
-            return complain(
-                "tools: --needs needs foretool.desk, a part that this installation lacks; install foretool again", WRONG
-            )
-        return int(show_needs(path, pattern, as_json=as_json))
+        return int(packs.require(packs.SHOW_NEEDS, "tools --needs")(path, pattern, as_json=as_json))
     config = load(path)
     if upstream:
         require_server(config, upstream, "--server: ")
@@ -203,7 +199,7 @@ def take_inventory(
 
 def fits_pattern(name: str, pattern: str) -> bool:
     """Return whether a name matches a shell pattern, or contains a text in upper or lower case."""
-    if any(mark in pattern for mark in "*?["):
+    if is_pattern(pattern):
         return fnmatchcase(name, pattern)
     return pattern.lower() in name.lower()
 

@@ -19,9 +19,9 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config import keyrings
 from foretool.server.config.errors import ConfigError
+from foretool.server.config.files import find_place, own_file
 from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load, parse
-from foretool.server.config.places import find_place, own_file
 from foretool.server.local.opening import forget_answers
 from foretool.server.setup import changes, client_hooks, leaving
 from foretool.server.setup.changes import FileChange
@@ -75,7 +75,7 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
             output.say(f"  To delete it: rm {'-r ' if is_folder else ''}{shlex.quote(folder)}")
     output.say("\nTo uninstall the program:", "bold")
     before = None if agreed_now else partial(_delete_made, made)
-    return run_commands(installed.uninstall, "Run this?", agreed=agreed, dry_run=dry_run, before=before)
+    return run_commands(installed.uninstall, before, agreed=agreed, dry_run=dry_run)
 
 
 def _say_left(names: list[str], place: Path) -> None:
@@ -201,14 +201,7 @@ def _default_storage(place: Path) -> StorePlace:
     return parse(b'{"mcpServers": {}}', place).storage
 
 
-def run_commands(
-    commands: Sequence[Command],
-    question: str,
-    *,
-    agreed: bool,
-    dry_run: bool,
-    before: Callable[[], None] | None = None,
-) -> int:
+def run_commands(commands: Sequence[Command], before: Callable[[], None] | None, *, agreed: bool, dry_run: bool) -> int:
     """Show commands and run them in order after a yes; stop at the first that fails. `before`: what the same yes does
     first. Returns the exit status."""
     for each in commands:
@@ -216,7 +209,7 @@ def run_commands(
     if dry_run or not (agreed or sys.stdin.isatty()):
         output.say("Nothing was run." if dry_run else "Nothing was run: there is nobody to ask. Run it, or add --yes.")
         return 0
-    if not agreed and not output.agrees(question, left="Nothing was run."):
+    if not agreed and not output.agrees("Run this?", left="Nothing was run."):
         output.say("Nothing was run.")
         return WRONG
     if before is not None:

@@ -249,7 +249,7 @@ def guess(key: str, names: Iterable[str]) -> str:
     """Return "did you mean" with the name closest to a misspelt key, or ""."""
     from difflib import get_close_matches  # only an unknown key needs it
 
-    near = get_close_matches(key, list(names), n=1, cutoff=0.7)
+    near = get_close_matches(key, list(names), n=1, cutoff=0.65)
     return f'; did you mean "{near[0]}"?' if near else ""
 
 

@@ -31,15 +31,15 @@ from foretool.server.config.errors import (
     printable_line,
     refuse_unknown,
 )
-from foretool.server.config.files import find_other_writers, read_regular
-from foretool.server.config.places import (
+from foretool.server.config.files import (
     ConfigPlace,
     NamedBy,
     absolute,
+    find_other_writers,
     find_place,
     find_project_file,
-    home_folder,
     is_own_file,
+    read_regular,
 )
 from foretool.server.config.servers import (
     Server,
@@ -64,8 +64,16 @@ from foretool.server.config.settings import (
     Settings,
     TokenEntry,
 )
-from foretool.server.config.tokens import read_access, read_tokens, unmatched_grants, unmatched_patterns
-from foretool.server.config.variables import Expansion, Secrets, client_names_in, collect, expand_tilde, variable_names
+from foretool.server.config.tokens import read_access, read_tokens, unmatched_patterns
+from foretool.server.config.variables import (
+    Expansion,
+    Secrets,
+    client_names_in,
+    collect,
+    expand_tilde,
+    home_folder,
+    variable_names,
+)
 from foretool.storage.places import StorePlace, find_passwords, find_problem, is_address, read_place
 
 _WEIGHTS = ".gguf"
@@ -424,37 +432,31 @@ def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warni
         check_rules(profile, (*here, "profiles", name))
     settings = _expand_settings(settings, here, path, environ)
     for at, pattern in unmatched_patterns(settings):
-        nothing = Invalid((*here, "tokens", at, "profiles"), f"{pattern!r} matches no profile")
-        warnings.append(Coded(str(source.error(nothing)), Code.PROFILE_UNKNOWN))
-    for at, pattern in unmatched_grants(settings):
-        nothing = Invalid((*here, "access", "grants", at, "profiles"), f"{pattern!r} matches no profile")
+        nothing = Invalid((*here, *at), f"{pattern!r} matches no profile")
         warnings.append(Coded(str(source.error(nothing)), Code.PROFILE_UNKNOWN))
     return settings
 
 
 def _refuse_unknown_settings(block: Any, here: jsonc.Path) -> None:
+    if not isinstance(block, dict):
+        return  # `convert` refuses what is not an object, here and below
     refuse_unknown(block, Settings, here)
     for key, kind in (("profiles", ProfileEntry), ("domains", DomainEntry)):
-        entries = block.get(key) if isinstance(block, dict) else None
-        # `convert` refuses what is not an object.
+        entries = block.get(key)
         for name, entry in entries.items() if isinstance(entries, dict) else ():
             if key == "profiles" and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
                 problem = "expected letters, digits, '.', '_' or '-' in a profile's name; it becomes part of an address"
                 raise Invalid((*here, key, name), problem, at_key=True)
             refuse_unknown(entry, kind, (*here, key, name))
-    tokens = block.get("tokens") if isinstance(block, dict) else None
+    tokens = block.get("tokens")
     for at, entry in enumerate(tokens if isinstance(tokens, list) else ()):
         refuse_unknown(entry, TokenEntry, (*here, "tokens", at))
-    if isinstance(block, dict) and isinstance(enrich := block.get("enrich"), dict):
-        refuse_unknown(enrich, EnrichEntry, (*here, "enrich"))
-    if isinstance(block, dict) and isinstance(judge := block.get("judge"), dict):
-        refuse_unknown(judge, JudgeEntry, (*here, "judge"))
-    access = block.get("access") if isinstance(block, dict) else None
-    if isinstance(access, dict):
-        refuse_unknown(access, AccessEntry, (*here, "access"))
-        grants = access.get("grants")
-        for at, entry in enumerate(grants if isinstance(grants, list) else ()):
-            refuse_unknown(entry, GrantEntry, (*here, "access", "grants", at))
+    for key, one in (("enrich", EnrichEntry), ("judge", JudgeEntry), ("access", AccessEntry)):
+        refuse_unknown(block.get(key), one, (*here, key))
+    access = block.get("access")
+    grants = access.get("grants") if isinstance(access, dict) else None
+    for at, entry in enumerate(grants if isinstance(grants, list) else ()):
+        refuse_unknown(entry, GrantEntry, (*here, "access", "grants", at))
 
 
 def _expand_settings(settings: Settings, here: jsonc.Path, path: Path, environ: Mapping[str, str]) -> Settings:
@@ -495,12 +497,8 @@ def _read_enrich(
     if not entry.url and expanded["model"].endswith(_WEIGHTS):
         file = path.parent / expand_tilde(expanded["model"], home_folder(environ))
         return msgspec.structs.replace(entry, **{**expanded, "model": str(absolute(file))})
-    if not expanded["url"].startswith(("http://", "https://")):
-        problem = 'expected the address of an OpenAI-compatible API, like "http://127.0.0.1:11434/v1"'
-        other = f", or none and a file of weights ({_WEIGHTS}) as `model`"
-        raise Invalid((*here, "url"), f"{problem}{other}; found {printable_line(entry.url[:60])!r}")
-    if not expanded["model"]:
-        raise Invalid((*here, "model"), "expected the name of a model, found none; write what the API calls it")
+    problem = 'expected the address of an OpenAI-compatible API, like "http://127.0.0.1:11434/v1"'
+    _check_model(expanded, here, f"{problem}, or none and a file of weights ({_WEIGHTS}) as `model`")
     return msgspec.structs.replace(entry, **expanded)
 
 
@@ -508,12 +506,17 @@ def _read_judge(entry: JudgeEntry | None, here: jsonc.Path, environ: Mapping[str
     if entry is None:
         return None
     expanded = {key: Expansion(environ, (*here, key)).text(getattr(entry, key)) for key in ("url", "model", "key")}
+    problem = 'expected the address of an API, like "http://127.0.0.1:11434/v1" or one that ends with "/systemone"'
+    _check_model(expanded, here, problem)
+    return msgspec.structs.replace(entry, **expanded)
+
+
+def _check_model(expanded: Mapping[str, str], here: jsonc.Path, problem: str) -> None:
+    """Raise `Invalid` for a model that is no API's. `problem`: what its address should be."""
     if not expanded["url"].startswith(("http://", "https://")):
-        problem = 'expected the address of an API, like "http://127.0.0.1:11434/v1" or one that ends with "/systemone"'
-        raise Invalid((*here, "url"), f"{problem}; found {printable_line(entry.url[:60])!r}")
+        raise Invalid((*here, "url"), f"{problem}; found {printable_line(expanded['url'][:60])!r}")
     if not expanded["model"]:
         raise Invalid((*here, "model"), "expected the name of a model, found none; write what the API calls it")
-    return msgspec.structs.replace(entry, **expanded)
 
 
 def _find_storage(written: str, here: jsonc.Path, path: Path, environ: Mapping[str, str]) -> str:

@@ -27,7 +27,7 @@ from foretool.server.config.errors import (
     printable_line,
     refuse_unknown,
 )
-from foretool.server.config.places import absolute, home_folder
+from foretool.server.config.files import absolute
 from foretool.server.config.settings import (
     CLASSES,
     OAuthEntry,
@@ -44,6 +44,7 @@ from foretool.server.config.variables import (
     Secrets,
     collect,
     expand_tilde,
+    home_folder,
     inherited_variables,
     own_variables,
     secrets_in_url,
@@ -200,10 +201,8 @@ def digest_entry(server: Server) -> str:
     It is the fingerprint, and four hex digits for all values: so few that no password can be told from them. Of 65,536
     edits that change nothing but a value, one is overlooked.
     """
-    from hashlib import sha256
-
     values = msgspec.json.encode((*(getattr(server, field) for field in _CONNECTION), server.entry))
-    return f"{fingerprint(server)}{sha256(values).hexdigest()[:4]}"
+    return f"{fingerprint(server)}{_digest(values, 4)}"
 
 
 def fingerprint(server: Server) -> str:
@@ -211,11 +210,9 @@ def fingerprint(server: Server) -> str:
 
     The text counts as written, so that values of variables do not.
     """
-    from hashlib import sha256  # takes 3 ms to import, and a status command needs none
-
     entry = server.entry
     reached = (server.type, entry.command, entry.args, entry.cwd, entry.url, sorted(entry.env), sorted(entry.headers))
-    return sha256(msgspec.json.encode(reached)).hexdigest()[:16]
+    return _digest(msgspec.json.encode(reached))
 
 
 def likeness(server: Server) -> str:
@@ -225,11 +222,15 @@ def likeness(server: Server) -> str:
     It stays the same where a command gets the full path of its program, a variable or another folder. What is known of
     such a server holds until it has listed its tools again.
     """
-    from hashlib import sha256
-
     entry = server.entry
     program = entry.command.rpartition("/")[2] if entry.command else entry.command
-    return sha256(msgspec.json.encode((server.type, program, entry.args, entry.url))).hexdigest()[:16]
+    return _digest(msgspec.json.encode((server.type, program, entry.args, entry.url)))
+
+
+def _digest(data: bytes, digits: int = 16) -> str:
+    from hashlib import sha256  # takes 3 ms to import, and a status command needs none
+
+    return sha256(data).hexdigest()[:digits]
 
 
 CLIENT_FOLDERS = (f"${{{WORKING_FOLDER}", "${workspaceRoot", "${cwd", "${PWD", "${env:PWD")
@@ -383,7 +384,8 @@ def _expand_oauth(entry: OAuthEntry, found: Expansion, folder: Path, environ: Ma
         problem = "expected an address with a path that starts with https://; publish the document there"
         raise Invalid((*found.path, "client_metadata_url"), problem)
     issuer = found.at("issuer").text(entry.issuer)
-    if entry.grant == "client_credentials" and not (entry.client_id and _is_known_by(entry) and issuer):
+    shows_one = bool(entry.client_secret) != bool(entry.private_key)
+    if entry.grant == "client_credentials" and not (entry.client_id and shows_one and issuer):
         problem = "expected client_id, client_secret (or private_key) and issuer beside it; add what is missing"
         raise Invalid((*found.path, "grant"), problem)
     if entry.private_key and entry.grant != "client_credentials":
@@ -397,11 +399,6 @@ def _expand_oauth(entry: OAuthEntry, found: Expansion, folder: Path, environ: Ma
         private_key=file_path(entry.private_key, found.at("private_key"), folder, environ),
         issuer=issuer,
     )
-
-
-def _is_known_by(entry: OAuthEntry) -> bool:
-    """Return whether a machine has one thing to show, and not two."""
-    return bool(entry.client_secret) != bool(entry.private_key)
 
 
 def check_rules(entry: ServerEntry | ProfileEntry, here: jsonc.Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -140,15 +140,18 @@ def opens_profile(patterns: Sequence[str], profile: str, profiles: Iterable[str]
     return matches(profile, patterns)
 
 
-def unmatched_patterns(settings: Settings) -> list[tuple[int, str]]:
-    """Return the patterns of tokens that open nothing, each with the place of its token."""
+def unmatched_patterns(settings: Settings) -> Iterator[tuple[jsonc.Path, str]]:
+    """Yield the patterns of tokens and grants that open nothing, each with where it stands in the settings."""
     profiles = ("", *settings.profiles)
-    return [
-        (at, pattern)
-        for at, entry in enumerate(settings.tokens)
-        for pattern in entry.profiles
-        if not any(opens_profile((pattern,), profile, profiles) for profile in profiles)
+    grants = settings.access.grants if settings.access is not None else ()
+    entries: list[tuple[jsonc.Path, TokenEntry | GrantEntry]] = [
+        *((("tokens", at), entry) for at, entry in enumerate(settings.tokens)),
+        *((("access", "grants", at), entry) for at, entry in enumerate(grants)),
     ]
+    for path, entry in entries:
+        for pattern in entry.profiles:
+            if not any(opens_profile((pattern,), profile, profiles) for profile in profiles):
+                yield (*path, "profiles"), pattern
 
 
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
@@ -195,15 +198,3 @@ def _check_grants(entry: AccessEntry, path: jsonc.Path) -> None:
         if missing := next((key for key in ("claim", "values", "profiles") if not getattr(grant, key)), ""):
             example = {"claim": '"groups"', "values": '["developers"]', "profiles": f'["{DEFAULT}"]'}[missing]
             raise Invalid((*path, "grants", at), f'expected "{missing}", like {example}')
-
-
-def unmatched_grants(settings: Settings) -> list[tuple[int, str]]:
-    """Return the patterns of grants that open nothing, each with the place of its grant."""
-    profiles = ("", *settings.profiles)
-    grants: Iterable[GrantEntry] = settings.access.grants if settings.access is not None else ()
-    return [
-        (at, pattern)
-        for at, grant in enumerate(grants)
-        for pattern in grant.profiles
-        if not any(opens_profile((pattern,), profile, profiles) for profile in profiles)
-    ]

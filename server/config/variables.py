@@ -148,7 +148,7 @@ class Expansion(Struct):
     def _of_client(self, name: str, written: str) -> str:
         """Return the value of a word that clients know. Raises `Invalid` for those that only an editor can tell."""
         if name == "userHome":
-            return home_of(self.environ)
+            return home_folder(self.environ)
         if name == "pathSeparator":
             return os.sep
         if name in _OF_EDITOR:
@@ -164,7 +164,7 @@ class Expansion(Struct):
             folder = os.getcwd()  # noqa: PTH109 -- Path.cwd() says the same
         except OSError:
             raise Invalid(self.path, "the folder that foretool was started in is gone; write a full path") from None
-        home = os.path.realpath(home_of(self.environ))
+        home = os.path.realpath(home_folder(self.environ))
         if os.path.commonpath((folder, home)) == folder:
             problem = (
                 f"{written} is the folder that a client has open; foretool was started in {printable_line(folder)},"
@@ -180,9 +180,17 @@ def input_variable(asked: str) -> str:
     return re.sub(r"\W+", "_", asked).strip("_").upper() or "INPUT"
 
 
-def home_of(environ: Mapping[str, str]) -> str:
-    """Return the home folder of the user."""
-    return environ.get("HOME") or environ.get("USERPROFILE") or os.path.expanduser("~")  # noqa: PTH111 -- quicker
+def home_folder(environ: Mapping[str, str]) -> str:
+    """Return the user's home folder as a full path."""
+    named = environ.get("HOME", "")
+    if named.startswith("/"):
+        return named
+    import pwd  # only an environment without HOME needs it
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return "/"
 
 
 def variable_names(text: str, *, required: bool = False) -> frozenset[str]:
@@ -246,8 +254,8 @@ def own_variables(settings: Any) -> frozenset[str]:
     return variable_names(msgspec.json.encode([block.get(key) for key in _OWN_SECRETS]).decode())
 
 
-def is_inherit_pattern(name: str) -> bool:
-    """Return whether an entry of `inherit` is a pattern and not a name."""
+def is_pattern(name: str) -> bool:
+    """Return whether a text is a shell pattern and not a name."""
     return any(sign in name for sign in "*?[")
 
 
@@ -259,7 +267,7 @@ def inherited_variables(environ: Mapping[str, str], inherit: Iterable[str], with
     kept_back = frozenset(withheld)
     found: dict[str, str] = {}
     for wanted in inherit:
-        if not is_inherit_pattern(wanted):
+        if not is_pattern(wanted):
             names = [wanted] if wanted in environ else []
         else:
             names = [name for name in environ if fnmatchcase(name, wanted) and not _is_own(name, kept_back)]

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from foretool._version import __version__
 from foretool.server.config.loader import LiveConfig
-from foretool.server.config.variables import FOLDER_NAMES, WORKING_FOLDER, is_inherit_pattern, safe_path
+from foretool.server.config.variables import FOLDER_NAMES, WORKING_FOLDER, is_pattern, safe_path
 from foretool.server.local.frames import digest_variable, installation
 
 _ALWAYS: Final = frozenset({
@@ -73,7 +73,7 @@ class Sharing:
         if not isinstance(theirs, dict) or not salt or len(salt) > 64:
             return "the greeting does not say what the environment is"
         inherited = self._inherited()
-        patterns = set(filter(is_inherit_pattern, inherited))
+        patterns = set(filter(is_pattern, inherited))
         named = (self._config.now.names | (inherited - patterns) | _ALWAYS) - _NEVER
         matching = {
             name

@@ -90,23 +90,14 @@ function report(tool, args, session, folder) {
 """`tool.execute.after` gets the arguments of the tool that ran. Nothing waits for the hook."""
 
 
-def write_module(hook: ClientHook, typed: str, text: str) -> str:
+def _write_module(hook: ClientHook, typed: str, text: str) -> str:
     """Return the text of a module that runs a command. Raises `DocumentError` if `text`, the file as it is, is not
     ours."""
-    _check(text)
+    if text.strip() and not text.startswith(_MARK):
+        raise DocumentError("expected a file of foretool, found another plugin; give that one another name")
     does, option = (hook.does, " --shell") if hook.does else (_NAMES, "")
     head = _HEAD.format(client=hook.client, does=does, option=option, command=json.dumps(shlex.split(typed)))
     return head + hook.module
-
-
-def empty_module(text: str) -> str:
-    """Return what is left of a file of ours: nothing. A file of the user stays as it is."""
-    return "" if text.startswith(_MARK) else text
-
-
-def _check(text: str) -> None:
-    if text.strip() and not text.startswith(_MARK):
-        raise DocumentError("expected a file of foretool, found another plugin; give that one another name")
 
 
 Settings = dict[str, Any]
@@ -212,7 +203,7 @@ def hook_entry(hook: ClientHook, typed: str) -> Settings:
 def with_hook(hook: ClientHook, text: str, typed: str) -> str:
     """Return the text of a file with our hook in it, or with its command brought up to date. Raises `DocumentError`."""
     if hook.module:
-        return write_module(hook, typed, text)
+        return _write_module(hook, typed, text)
     document = open_document(text, "json")
     after = _without(hook, _settings(document))
     for key, value in hook.top:
@@ -224,7 +215,7 @@ def with_hook(hook: ClientHook, text: str, typed: str) -> str:
 def without_hook(hook: ClientHook, text: str) -> str:
     """Return the text of a file without our hook and without what this leaves empty. Raises `DocumentError`."""
     if hook.module:
-        return empty_module(text)
+        return "" if text.startswith(_MARK) else text
     document = open_document(text, "json")
     return _written(hook, document, _without(hook, _settings(document)))
 

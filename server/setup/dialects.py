@@ -268,7 +268,15 @@ class Dialect(Struct, frozen=True):
 
     def read(self, written: Mapping[str, Any], folder: str = "") -> tuple[Entry, list[str]]:
         """Return our entry, and notes on what was left out or has to be done. `folder` is that of the project that the
-        entry belongs to. Raises `DialectError`, and other errors for values of unexpected types."""
+        entry belongs to. Raises `DialectError`."""
+        try:
+            return self._read(written, folder)
+        except DialectError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise DialectError("its values are of other types than expected") from None
+
+    def _read(self, written: Mapping[str, Any], folder: str) -> tuple[Entry, list[str]]:
         notes: list[str] = []
         reading = _Reading()
         reading.read({**_ANY, **self.own}, self.prepare(written, notes))

@@ -68,6 +68,16 @@ def value_at(data: Any, keys: jsonc.Path) -> Any:
     return data
 
 
+def members_at(data: Any, keys: Keys) -> Mapping[Any, Any]:
+    """Return the object that keys lead to; of a list, its items by their names."""
+    found = value_at(data, keys)
+    if isinstance(found, list):
+        found = {
+            each["name"]: each for each in found if isinstance(each, Mapping) and isinstance(each.get("name"), str)
+        }
+    return found if isinstance(found, Mapping) else {}
+
+
 class JsonDocument:
     """A text in JSON that may hold comments and trailing commas."""
 

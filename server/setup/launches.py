@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from foretool.server.config.errors import printable_line
-from foretool.server.config.places import own_file
+from foretool.server.config.files import own_file
 from foretool.server.setup.documents import Keys
 
 _WITH_VALUE: Final = ("--config", "--profile", "--http")

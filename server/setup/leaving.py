@@ -21,7 +21,15 @@ from foretool.server.setup.changes import UNINSTALL, ChangeError, Earlier, Edite
 from foretool.server.setup.client_hooks import HOOKS, SHELL_HOOKS
 from foretool.server.setup.clients import ClientFile, client_files, this_machine
 from foretool.server.setup.dialects import Entry
-from foretool.server.setup.documents import ConfigDocument, DocumentError, JsonDocument, Keys, open_document, value_at
+from foretool.server.setup.documents import (
+    ConfigDocument,
+    DocumentError,
+    JsonDocument,
+    Keys,
+    members_at,
+    open_document,
+    value_at,
+)
 from foretool.server.setup.launches import config_of, starts_foretool
 from foretool.server.setup.merge import same_server
 from foretool.server.setup.scan import FoundFile, scan
@@ -160,19 +168,13 @@ def _entries(file: ClientFile, text: str) -> dict[Keys, Mapping[str, Any]]:
         places += [(projects, folder, servers) for folder in value_at(data, (projects,)) or {}]
     found: dict[Keys, Mapping[str, Any]] = {}
     for place in places:
-        entries = value_at(data, place)
-        if isinstance(entries, list):
-            entries = {each["name"]: each for each in entries if isinstance(each, Mapping) and "name" in each}
-        if isinstance(entries, Mapping):
-            found |= {(*place, str(name)): each for name, each in entries.items() if isinstance(each, Mapping)}
+        entries = members_at(data, place).items()
+        found |= {(*place, str(name)): each for name, each in entries if isinstance(each, Mapping)}
     return found
 
 
 def _starts_foretool(file: ClientFile, written: Mapping[str, Any]) -> bool:
-    try:
-        return starts_foretool(file.dialect.read(written)[0])
-    except (dialects.DialectError, AttributeError, KeyError, TypeError, ValueError):
-        return False
+    return starts_foretool(_read(file, written))
 
 
 # `foretool init --undo`
@@ -374,5 +376,5 @@ def _fits(parts: Sequence[str], text: str) -> bool:
 def _read(file: ClientFile, written: Mapping[str, Any]) -> Entry:
     try:
         return file.dialect.read(written)[0]
-    except (dialects.DialectError, AttributeError, KeyError, TypeError, ValueError):
+    except dialects.DialectError:
         return {}

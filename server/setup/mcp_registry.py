@@ -18,7 +18,8 @@ from msgspec import Struct
 
 from foretool.server.config.errors import Refusal
 from foretool.server.config.variables import VARIABLE
-from foretool.server.setup.pasted import NewServer, checked, slug, without_controls
+from foretool.server.setup.pasted import NewServer, checked, slug
+from foretool.server.system.logs import printable
 
 _ADDRESS: Final = "https://registry.modelcontextprotocol.io"
 _VARIABLE_NAME: Final = "FORETOOL_REGISTRY"
@@ -112,7 +113,7 @@ def address_of(given: str, environ: Mapping[str, str]) -> str:
     parts = urlsplit(found)
     is_loopback = parts.hostname in ("localhost", "127.0.0.1", "::1")
     if not parts.hostname or not (parts.scheme == "https" or (parts.scheme == "http" and is_loopback)):
-        raise RegistryError(f"the registry {without_controls(found)[:80]!r} has to begin with https://")
+        raise RegistryError(f"the registry {printable(found)[:80]!r} has to begin with https://")
     return found
 
 
@@ -143,7 +144,7 @@ def find_listing(base: str, name: str, fetch: Fetch) -> RegistryListing:
             return listing
     near = ", ".join(each.name for each in found[:3])
     meant = f"; it has: {near}" if near else f"; to look for one: foretool add --search {name.partition('/')[2]}"
-    raise RegistryError(f"{urlsplit(base).hostname} has no server {without_controls(name)!r}{meant}")
+    raise RegistryError(f"{urlsplit(base).hostname} has no server {printable(name)!r}{meant}")
 
 
 def fetch_url(url: str) -> bytes:
@@ -161,9 +162,7 @@ def fetch_url(url: str) -> bytes:
             client.stream("GET", url, headers=headers) as answer,
         ):
             if answer.is_redirect:
-                other = without_controls(urlsplit(answer.headers.get("location", "")).hostname or "another address")[
-                    :80
-                ]
+                other = printable(urlsplit(answer.headers.get("location", "")).hostname or "another address")[:80]
                 raise RegistryError(f"{host} sends us on to {other}, which is not followed; name it with --registry")
             if answer.status_code != 200:
                 raise RegistryError(
@@ -244,15 +243,13 @@ def _package(package: Mapping[str, Any]) -> Offer:
     kind, identifier = _text(package, "registryType"), _text(package, "identifier")
     version, home = _text(package, "version"), _text(package, "registryBaseUrl").rstrip("/")
     if kind not in _PROGRAMS:
-        raise RegistryError(f"a package of the kind {without_controls(kind)[:20]!r} cannot be run by foretool")
+        raise RegistryError(f"a package of the kind {printable(kind)[:20]!r} cannot be run by foretool")
     if home and home not in _HOMES[kind]:
-        raise RegistryError(
-            f"its {kind} package comes from {without_controls(home)[:60]!r}, not from {_HOMES[kind][0]}"
-        )
+        raise RegistryError(f"its {kind} package comes from {printable(home)[:60]!r}, not from {_HOMES[kind][0]}")
     if not re.fullmatch(_IDENTIFIERS[kind], identifier):
-        raise RegistryError(f"{without_controls(identifier)[:60]!r} is not the name of a package of the kind {kind}")
+        raise RegistryError(f"{printable(identifier)[:60]!r} is not the name of a package of the kind {kind}")
     if version and not re.fullmatch(_VERSION, version):
-        raise RegistryError(f"{without_controls(version)[:40]!r} is not a version")
+        raise RegistryError(f"{printable(version)[:40]!r} is not a version")
     transport = package.get("transport")
     if (_text(transport, "type") or "stdio") != "stdio":
         raise RegistryError(f"its {kind} package has to be started by hand, and is then reached over HTTP")
@@ -282,10 +279,10 @@ def _remote(remote: Mapping[str, Any]) -> Offer:
     """Turn an address into an entry. Raises `RegistryError` for one that others could read on the way."""
     kind, values = _text(remote, "type"), _Values()
     if kind not in ("streamable-http", "http", "sse"):
-        raise RegistryError(f"it is reached over {without_controls(kind)[:20]!r}, which foretool does not speak")
+        raise RegistryError(f"it is reached over {printable(kind)[:20]!r}, which foretool does not speak")
     written = _text(remote, "url")
     if not re.match(r"https://[A-Za-z0-9.{}_-]+(?::\d+)?(?:[/?]|\Z)", written) or not written.isprintable():
-        raise RegistryError(f"its address {without_controls(written)[:60]!r} does not begin with https:// and a host")
+        raise RegistryError(f"its address {printable(written)[:60]!r} does not begin with https:// and a host")
     url = values.text({**remote, "value": written})
     entry: dict[str, Any] = {"url": url}
     if kind == "sse":
@@ -294,7 +291,7 @@ def _remote(remote: Mapping[str, Any]) -> Offer:
     for each in _items(remote.get("headers")):
         name = _text(each, "name")
         if not re.fullmatch(r"[A-Za-z0-9-]{1,80}", name):
-            raise RegistryError(f"{without_controls(name)[:40]!r} is not the name of a header")
+            raise RegistryError(f"{printable(name)[:40]!r} is not the name of a header")
         if (value := values.value(each, name, is_needed=each.get("isRequired") is True)) is not None:
             headers[name] = value
     if headers:
@@ -313,7 +310,7 @@ class _Values:
         for each in _items(items):
             name = _text(each, "name")
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", name):
-                raise RegistryError(f"{without_controls(name)[:40]!r} is not the name of a variable")
+                raise RegistryError(f"{printable(name)[:40]!r} is not the name of a variable")
             value = self.value(each, name, is_needed=each.get("isRequired") is True)
             if value is None:
                 continue
@@ -334,13 +331,13 @@ class _Values:
                 word = name or _text(each, "value")
                 if word not in allowed or (name and _text(each, "value")):
                     raise RegistryError(
-                        f"it wants to give {program} the argument {without_controls(word)[:40]!r};"
+                        f"it wants to give {program} the argument {printable(word)[:40]!r};"
                         " add it by hand if you trust it"
                     )
                 found.append(word)
                 continue
             if name and not re.fullmatch(r"-{0,2}[A-Za-z0-9][\w.:-]{0,99}", name):
-                raise RegistryError(f"{without_controls(name)[:40]!r} is not the name of an argument")
+                raise RegistryError(f"{printable(name)[:40]!r} is not the name of an argument")
             hint = _text(each, "valueHint") or name.lstrip("-") or "ARGUMENT"
             has_value = not name or any(
                 key in each for key in ("value", "default", "valueHint", "variables", "isSecret")
@@ -387,8 +384,8 @@ class _Values:
             variable = f"_{variable}"
         choices = item.get("choices")
         self.needs[variable] = RequiredValue(
-            variable, without_controls(_text(item, "description"))[:200], item.get("isSecret") is True,
-            tuple(without_controls(str(each))[:40] for each in choices[:20]) if isinstance(choices, list) else (),
+            variable, printable(_text(item, "description"))[:200], item.get("isSecret") is True,
+            tuple(printable(str(each))[:40] for each in choices[:20]) if isinstance(choices, list) else (),
         )  # fmt: skip
         return f"${{{variable}}}"
 

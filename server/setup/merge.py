@@ -17,6 +17,7 @@ from foretool.server.config.variables import expand_tilde
 from foretool.server.setup.dialects import Entry
 from foretool.server.setup.masking import mask_arguments
 from foretool.server.setup.scan import FoundFile, FoundServer
+from foretool.server.system.counts import name_some
 
 _FOLDERS: Final = 4
 """How many folders a note names."""
@@ -93,16 +94,11 @@ def _note_of_joined(merged: Merged, name: str, entries: Iterable[Entry]) -> str:
         folder for folder in _split(_args(kept))[1]
         if not all(any(_is_within(folder, each) for each in folders) for folders in had)
     ]  # fmt: skip
-    note = f"{name}: kept once, with all that {_and(merged.titles(name))} had"
+    note = f"{name}: kept once, with all that {name_some(merged.titles(name))} had"
     if not new:
         return note
-    more = [f"{len(new) - _FOLDERS} more"] if len(new) > _FOLDERS else []
-    shown = _and([*mask_arguments(new[:_FOLDERS]), *more])
+    shown = name_some(mask_arguments(new), _FOLDERS)
     return f"{note}: every client may now use {shown} (--profiles keeps them apart)"
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _add(merged: Merged, file: FoundFile, server: FoundServer, *, keeps_apart: bool) -> str:

@@ -142,12 +142,6 @@ def save_edit(own: OwnServers, why: str, command: str) -> Path | None:
     return kept
 
 
-def undo_edit(place: Path, *, dry_run: bool = False) -> changes.Undone:
-    """Put the file back as it was before the latest edit, or with `dry_run` only say what would become of it. Raises
-    `ChangeError` if there is no earlier version."""
-    return changes.undo(copies_of(place), dry_run=dry_run)
-
-
 def latest_command(place: Path) -> str:
     """Return the command that made the latest edit, "" if that is not on record. Raises `ChangeError`."""
     runs = changes.latest_runs(copies_of(place))

@@ -20,6 +20,7 @@ from foretool.server.setup.dialects import Dialect, DialectError, Entry
 from foretool.server.setup.launches import starts_foretool
 from foretool.server.setup.masking import is_reference
 from foretool.server.setup.registrations import NAME as OWN_NAME
+from foretool.server.system.logs import printable
 
 _LONGEST_NAME: Final = 64
 _CLIENTS: Final[Mapping[str, Dialect]] = {
@@ -86,9 +87,7 @@ def of_command(name: str, words: Sequence[str], env: Sequence[str] = ()) -> NewS
 def of_url(name: str, url: str, headers: Sequence[str] = (), transport: str = "") -> NewServer:
     """Return a server that is reached by its address; without a name it gets one from the host. Raises `PasteError`."""
     if not re.match(r"https?://[^/?#\s]", url):
-        raise PasteError(
-            f"expected an address that starts with http:// or https://, found {without_controls(url)[:60]!r}"
-        )
+        raise PasteError(f"expected an address that starts with http:// or https://, found {printable(url)[:60]!r}")
     kind = read_transport(transport)
     if kind == "stdio":
         raise PasteError('a server with an address is reached over "http" or "sse", found --transport stdio')
@@ -204,9 +203,8 @@ def _decode(text: str) -> Mapping[str, Any]:
 def _of_entry(name: str, written: Mapping[str, Any], dialect: Dialect | None = None) -> NewServer:
     try:
         entry, notes = (dialect or _guess_dialect(written)).read(written)
-    except (DialectError, AttributeError, KeyError, TypeError, ValueError) as error:
-        problem = str(error) if isinstance(error, DialectError) else "its values are of other types than expected"
-        raise PasteError(f"{without_controls(name)[:60]}: {problem}") from None
+    except DialectError as error:
+        raise PasteError(f"{printable(name)[:60]}: {error}") from None
     return checked(NewServer(name, entry, tuple(notes)))
 
 
@@ -252,7 +250,7 @@ def _options(words: list[str]) -> tuple[dict[str, list[str]], list[str], list[st
             given.setdefault("switch", []).append(option)
         elif word.startswith("-") and len(positional) < 2:
             raise PasteError(
-                f"the option {without_controls(word)[:40]!r} is not known; put -- before the command of the server"
+                f"the option {printable(word)[:40]!r} is not known; put -- before the command of the server"
             )
         else:
             positional.append(word)
@@ -291,7 +289,7 @@ def read_headers(pairs: Sequence[str]) -> dict[str, str]:
 def read_transport(written: str) -> str:
     """Return `stdio`, `http`, `sse`, or "" for none. Raises `PasteError`."""
     if written and written not in _TRANSPORTS:
-        raise PasteError(f"--transport: expected stdio, http or sse, found {without_controls(written)[:20]!r}")
+        raise PasteError(f"--transport: expected stdio, http or sse, found {printable(written)[:20]!r}")
     return _TRANSPORTS.get(written, "")
 
 
@@ -311,11 +309,6 @@ def slug(text: str) -> str:
     return re.sub(r"__+", "_", found)[:_LONGEST_NAME].rstrip("-._") or "server"
 
 
-def without_controls(text: str) -> str:
-    """Return a text of others without what would control a terminal."""
-    return "".join(each if each.isprintable() else " " for each in text)
-
-
 def checked(server: NewServer) -> NewServer:
     """Return the server with a usable name. Raises `PasteError` for what must not be added."""
     name = server.name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", server.name) else slug(server.name)
@@ -326,7 +319,7 @@ def checked(server: NewServer) -> NewServer:
     if name != server.name:
         notes = (
             *notes,
-            f"{without_controls(server.name)[:60]!r} is called {name} here: letters, digits and . _ - make a name",
+            f"{printable(server.name)[:60]!r} is called {name} here: letters, digits and . _ - make a name",
         )
     if name.lower() in (OWN_NAME, "discover_tools", "call_tool"):
         raise PasteError(f"{name!r} is a name of foretool's own; choose another one with --name")
@@ -345,7 +338,7 @@ def _texts(value: Any, where: str = "the entry") -> Iterator[tuple[str, str]]:
     elif isinstance(value, Mapping):
         for key, each in value.items():
             yield where, str(key)
-            yield from _texts(each, without_controls(str(key)))
+            yield from _texts(each, printable(str(key)))
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _texts(each, where)

@@ -117,16 +117,12 @@ def _client_change(file: FoundFile, merged: Merged, launch: Sequence[str], profi
     what = "gets foretool" if file.file.registers else "loses what foretool has now"
     replaced = len(taken) if file.file.registers else 0
     why = f"{what} in place of {len(taken)}" if taken else what
-    return _change(file.file.path, file.data, document.text(), why, replaced)
+    change = FileChange(file.file.path, file.data, document.text().encode(), why, replaced)
+    return [change] if change.after != change.before else []
 
 
 def _with_profile(launch: Sequence[str], profile: str) -> list[str]:
     return [*launch, "--profile", profile] if profile else [*launch]
-
-
-def _change(path: Path, before: bytes | None, after: str, why: str, replaced: int = 0) -> list[FileChange]:
-    change = FileChange(path, before, after.encode(), why, replaced)
-    return [change] if before is None or before != change.after else []
 
 
 def secrets_of(entries: Iterable[Mapping[str, Any]]) -> Secrets:

@@ -13,7 +13,7 @@ from foretool.server.config import jsonc
 from foretool.server.config.files import read_regular
 from foretool.server.setup.clients import ClientFile, Switch
 from foretool.server.setup.dialects import DialectError, Entry
-from foretool.server.setup.documents import ConfigDocument, DocumentError, Keys, open_document, value_at
+from foretool.server.setup.documents import ConfigDocument, DocumentError, Keys, members_at, open_document, value_at
 from foretool.server.setup.launches import starts_foretool
 
 
@@ -134,23 +134,15 @@ def _data_of(path: Path) -> Any:
 
 
 def _entries(file: ClientFile, data: Any, keys: Keys, folder: str) -> Iterator[FoundServer]:
-    found = value_at(data, keys)
-    if isinstance(found, list):
-        found = {
-            each["name"]: each for each in found if isinstance(each, Mapping) and isinstance(each.get("name"), str)
-        }
-    if not isinstance(found, Mapping):
-        return
-    for name, written in found.items():
+    for name, written in members_at(data, keys).items():
         place = (*keys, str(name))
         if not isinstance(written, Mapping):
             yield FoundServer(str(name), place, {}, (), "expected an object")
             continue
         try:
             entry, notes = file.dialect.read(written, folder)
-        except (DialectError, AttributeError, KeyError, TypeError, ValueError) as error:
-            problem = str(error) if isinstance(error, DialectError) else "its values are of other types than expected"
-            yield FoundServer(str(name), place, {}, (), problem, folder=folder, written=written)
+        except DialectError as error:
+            yield FoundServer(str(name), place, {}, (), str(error), folder=folder, written=written)
             continue
         is_foretool = starts_foretool(entry)
         if file.is_brought and entry.pop("description", ""):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 
@@ -14,7 +15,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}es" if noun.endswith(("s", "ch")) else f"{count:,} {noun}s"
 
 
-def name_some(names: Sequence[str], most: int) -> str:
+def name_some(names: Sequence[str], most: int = sys.maxsize) -> str:
     """Write the first names, and how many more there are: `git and time`, `git, time and 2 more`."""
     said = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
     return " and ".join(filter(None, (", ".join(said[:-1]), *said[-1:])))

@@ -15,7 +15,7 @@ from stored_records import MISS
 from foretool.server import packs
 from foretool.server.commands.group import COMMANDS, run
 from foretool.server.config import loader
-from foretool.server.serve import Unwatched, watching
+from foretool.server.serve import Watcher, watching
 from foretool.storage.opening import open_store
 
 
@@ -45,6 +45,8 @@ ACCESS = {"issuer": "https://login.example.com", "resource": "https://tools.exam
     [
         ({}, ["learn"], 2, "learn: this installation lacks the part foretool.learning"),
         ({}, ["status", "--stats"], 2, "status --stats: this installation lacks the part foretool.desk"),
+        ({}, ["misses", "--confused"], 2, "misses --confused: this installation lacks the part foretool.desk"),
+        ({}, ["tools", "--needs"], 2, "tools --needs: this installation lacks the part foretool.desk"),
         ({}, ["export", "calls"], 2, "export: this installation lacks the part foretool.desk"),
         ({}, ["page"], 2, "page: this installation lacks the part foretool.desk"),
         ({"access": ACCESS}, ["serve", "--http"], 2, "access, per_user: this installation lacks the part"),
@@ -69,7 +71,7 @@ def test_a_proxy_that_nothing_can_watch_says_so_and_serves(
     monkeypatch.setitem(sys.modules, "foretool.fleet", None)
     config = loader.load(write_config(tmp_path, {"calc": {"command": "calc"}}, metrics=True))
     with watching(config, http=True) as watch:
-        assert isinstance(watch, Unwatched)
+        assert isinstance(watch, Watcher)
     assert "telemetry, metrics: this installation lacks the part foretool.fleet" in caplog.text
 
 

@@ -57,7 +57,7 @@ def test_json_has_the_figures_and_the_verdict(path: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (["--set", "lst_tokens=1"], "did you mean 'list_tokens'?"),
+        (["--set", "lst_tokens=1"], 'did you mean "list_tokens"?'),
         (["--set", "list_tokens=many"], "list_tokens"),
         (["--set", "servers.x.disabled=true"], "no such server"),
         (["--set", "list_tokens=abc"], "--set list_tokens: expected a whole number, found a string. See"),

@@ -42,7 +42,7 @@ def test_a_change_names_a_key_and_a_value(path: Path, text: str, keys: tuple[str
     ("text", "said"),
     [
         ("list_tokens", "expected KEY=VALUE"),
-        ("list_token=3", "did you mean 'list_tokens'?"),
+        ("list_token=3", 'did you mean "list_tokens"?'),
         ("storage=x", "these can be tried: policy"),
         ("servers.nobody.disabled=true", "no such server; it has: calc, sky, mail, old.mail"),
         ("profiles.home.pin=x", "no such profile; it has: work.day"),

@@ -117,7 +117,7 @@ def test_a_wrong_name_is_one_line_that_names_the_near_one(
 ) -> None:
     before = config.read_bytes()
     assert run([name, "b", "aa", "--config", str(config)]) == 1
-    assert "has no server 'aa'; did you mean 'a'?" in capsys.readouterr().err and config.read_bytes() == before
+    assert "has no server 'aa'; did you mean \"a\"?" in capsys.readouterr().err and config.read_bytes() == before
     assert run([name, "--config", str(config)]) == 2
     assert "name at least one server" in capsys.readouterr().err
 

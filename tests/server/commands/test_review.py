@@ -122,8 +122,8 @@ def test_wrong_names_are_said_with_the_right_ones(config: Path, capsys: pytest.C
     assert review(config, "calk") == 1
     assert review(config, "calc", "ad", "--approve") == 1
     said = capsys.readouterr().err
-    assert "did you mean calc?" in said
-    assert "did you mean add?" in said
+    assert 'did you mean "calc"?' in said
+    assert 'did you mean "add"?' in said
 
 
 def test_a_person_is_asked_in_a_terminal(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

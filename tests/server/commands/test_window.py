@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foretool.server.commands.window import find_config, may_share, serve_window
-from foretool.server.config.places import find_place
+from foretool.server.config.files import find_place
 
 
 @pytest.mark.parametrize("given", [None, "a.json", "/a/../b.json", "~/c.json"])
