@@ -175,7 +175,7 @@ def _read_arguments(words: Sequence[str]) -> Raw:
             jsonrpc.fields(text)
         except ValueError as error:
             where = "stdin" if words[0] == "-" else "ARGUMENTS"
-            raise click.UsageError(f"{where}: expected one JSON object: {_first_line(error)}") from None
+            raise click.UsageError(f"{where}: expected one JSON object: {str(error).splitlines()[0]}") from None
         return Raw(text.strip())
     given: dict[str, str] = {}
     for word in words:
@@ -220,10 +220,6 @@ def _ask(form: Any) -> str:
         return "accept" if output.agrees("Run it?", err=True, left="Nothing was run.") else "decline"
     except click.Abort:
         return _NO_CHOICE
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

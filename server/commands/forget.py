@@ -112,7 +112,9 @@ def command(
         if not found.counts and person:
             _say_who_is_known(store, person, as_json=as_json)
         if not found.counts or dry_run:
-            output.show(Outcome(found.counts, False, ()), as_json, _print_counted if found.counts else _print)
+            output.show(Outcome(found.counts, False, ()), as_json, _print)
+            if found.counts and not as_json:
+                output.say("Nothing was deleted.")
             unknown = _find_unknown(config, selection) if not found.counts else []
             return complain(f"forget: nothing on record is called {' or '.join(unknown)}", WRONG) if unknown else 0
         if not yes:
@@ -302,11 +304,6 @@ def _find_texts(storage: StorePlace, texts: Sequence[str]) -> list[str]:
             if any(form in data for form in forms):
                 found.append(f"{file}: {text!r} still stands there, in what is known of a server; see --server")
     return found
-
-
-def _print_counted(outcome: Outcome) -> None:
-    _print(outcome)
-    output.say("Nothing was deleted.")
 
 
 def _print(outcome: Outcome) -> None:

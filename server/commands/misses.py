@@ -284,17 +284,13 @@ def _print(ledger: FittingMisses, by: str, *, lists_all: bool, narrowed: bool) -
         return
     _print_each(ledger.misses) if lists_all else _print_groups(ledger.groups, by)
     shown = f", the newest {len(ledger.misses)} shown" if lists_all and len(ledger.misses) < ledger.total else ""
-    output.say(f"{output.plural(ledger.total, 'miss')}{shown}: {_say_kinds(ledger)}. What the causes mean:")
+    kinds = say_kinds(ledger.hidden, ledger.searches, ledger.total - ledger.hidden - ledger.searches)
+    output.say(f"{output.plural(ledger.total, 'miss')}{shown}: {kinds}. What the causes mean:")
     for cause in ledger.causes:
         output.say(f"  {cause}: {CAUSES[cast(Cause, cause)]}")
     example = ledger.misses[0].id if lists_all else ledger.groups[0].last_id
     every = "" if lists_all else "`foretool misses --all` lists each miss; "
     output.say(f"{every}`foretool misses {example}` explains number {example}.")
-
-
-def _say_kinds(ledger: FittingMisses) -> str:
-    names = ledger.total - ledger.hidden - ledger.searches
-    return say_kinds(ledger.hidden, ledger.searches, names)
 
 
 def _print_groups(groups: Sequence[MissGroup], by: str) -> None:

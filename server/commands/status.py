@@ -269,10 +269,8 @@ def _describe_encoders(config: Config, store: Store) -> Encoding:
     except encoders.EncoderError as error:
         return Encoding(setting, {}, str(error))
     known = {each.described: len(store.vectors.known(each.key)) for each in weights}
-    if not weights:
-        missing = "switched off" if setting == "none" else f"none is installed; {encoders.INSTALL}"
-        return Encoding(setting, known, missing)
-    return Encoding(setting, known, "")
+    missing = "switched off" if setting == "none" else f"none is installed; {encoders.INSTALL}"
+    return Encoding(setting, known, "" if weights else missing)
 
 
 def _print(status: Status, verbose: bool) -> None:

@@ -26,7 +26,7 @@ def serve_window(arguments: Sequence[str]) -> int | None:
     status; None for what `serving` has to look into: wrong options, a config that shares nothing, a person's terminal.
     """
     options = read_options(arguments)
-    if options is None or "--http" in options or os.name != "posix":
+    if options is None or "--http" in options:
         return None
     if sys.stdin is None or sys.stdin.isatty():
         return None  # no client, but a person, to whom `serving` speaks

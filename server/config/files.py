@@ -172,7 +172,7 @@ def read_regular(path: Path, largest: int = _LARGEST_CONFIG) -> bytes:
     """Return what a regular file holds. Raises `OSError` whose `strerror` says what stands there instead, or that it
     has more than `largest` bytes."""
     # Opening a pipe would otherwise wait for whoever writes into it.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):

@@ -99,7 +99,7 @@ def _told(environ: Mapping[str, str]) -> Iterator[Any]:
 
 def _find_session_bus() -> None:
     """Name the bus of the user's session where a client has started us without that variable (Linux)."""
-    if os.name != "posix" or "DBUS_SESSION_BUS_ADDRESS" in os.environ:
+    if "DBUS_SESSION_BUS_ADDRESS" in os.environ:
         return
     path = f"/run/user/{os.getuid()}/bus"
     with contextlib.suppress(OSError):

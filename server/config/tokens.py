@@ -5,7 +5,6 @@ The authorization server whose tokens count instead is read and checked here too
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -95,17 +94,12 @@ def all_tokens(settings: Settings) -> list[TokenEntry]:
     return [*([own] if settings.token else []), *settings.tokens]
 
 
-@functools.cache
-def _guessed_digests() -> frozenset[str]:
-    return frozenset(map(digest, _GUESSED))
-
-
 def weakness(entry: TokenEntry) -> str:
     """Say why a token could be guessed, "" if nothing shows that."""
     token = entry.token
     if entry.sha256 == digest(""):
         return _EMPTY
-    if entry.sha256 in _guessed_digests():
+    if entry.sha256 in map(digest, _GUESSED):
         return "is a word that everybody tries first"
     if not token:
         return ""

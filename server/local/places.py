@@ -58,7 +58,7 @@ def find_folder(environ: Mapping[str, str]) -> str | None:
         return None
     if os.path.isabs(named):  # noqa: PTH117 -- quicker to import
         return named
-    home = environ.get("HOME", "") if os.name == "posix" else environ.get("USERPROFILE", "")
+    home = environ.get("HOME", "")
     if not os.path.isabs(home):  # noqa: PTH117 -- quicker to import
         return None
     return os.path.join(home, ".local", "state", "foretool", "run")  # noqa: PTH118 -- quicker to import
@@ -131,4 +131,4 @@ def _digest(text: str) -> str:
 
 
 def _machine() -> str:
-    return _digest(os.uname().nodename if os.name == "posix" else os.environ.get("COMPUTERNAME", ""))
+    return _digest(os.uname().nodename)

@@ -9,6 +9,7 @@ of a refresh token for a theft and end the sign-in.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import re
@@ -151,26 +152,25 @@ class Vault:
     def locked(self, server: Server) -> Iterator[None]:
         """Keep other processes from renewing the same token. Waits for them; call it in a thread."""
         self._make_folder()
-        descriptor = os.open(self.path(server).with_suffix(".lock"), os.O_CREAT | os.O_RDWR | _NO_FOLLOW, 0o600)
+        descriptor = os.open(self.path(server).with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         try:
-            if _flock is not None:
-                _flock.flock(descriptor, _flock.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
 
     def _read(self, path: Path) -> bytes | None:
         try:
-            descriptor = os.open(path, os.O_RDONLY | _NO_FOLLOW)
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise VaultError(f"{path}: cannot be read ({error.strerror}); remove it and sign in again") from None
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
-            if os.name == "posix" and status.st_uid != os.geteuid():
+            if status.st_uid != os.geteuid():
                 raise VaultError(f"{path}: belongs to another user; remove it and sign in again")
-            if stat.S_IMODE(status.st_mode) & 0o077 and os.name == "posix":
+            if stat.S_IMODE(status.st_mode) & 0o077:
                 os.fchmod(descriptor, 0o600)
             return file.read(_MOST_BYTES)
 
@@ -188,11 +188,10 @@ class Vault:
     def _make_folder(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = os.stat(self.folder)  # noqa: PTH116 -- as above
-        if os.name == "posix":
-            if status.st_uid != os.geteuid():
-                raise VaultError(f"{self.folder}: belongs to another user; name another folder in {_FOLDER_VARIABLE}")
-            if stat.S_IMODE(status.st_mode) & 0o077:
-                self.folder.chmod(0o700)
+        if status.st_uid != os.geteuid():
+            raise VaultError(f"{self.folder}: belongs to another user; name another folder in {_FOLDER_VARIABLE}")
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            self.folder.chmod(0o700)
 
     def _put(self, name: str, secret: str) -> bool:
         """Give secrets to the keyring, and read them back. Returns False where none works."""
@@ -204,11 +203,3 @@ class Vault:
             return bool(ring.get_password(SERVICE, name) == secret)
         except Exception:  # noqa: BLE001 -- each keyring has exceptions of its own; a file is kept instead
             return False
-
-
-_NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
-_flock: Any
-try:
-    import fcntl as _flock
-except ImportError:  # Windows: two processes may renew at once there
-    _flock = None

@@ -29,9 +29,7 @@ _IMPORT_S: Final = 2.0
 """How long an import may go on: most of them pass an interrupt on."""
 _IMPORTING: Final = "<frozen importlib._bootstrap>"
 _ONE: Final = bytes([signal.SIGINT])
-_ENDING: Final = tuple(
-    found for name in ("SIGINT", "SIGTERM", "SIGHUP") if (found := getattr(signal, name, None)) is not None
-)
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals that end a program."""
 
 
@@ -59,9 +57,7 @@ class Interrupts:
         self._reads = self._writes = -1
 
     def install(self) -> None:
-        """Take Ctrl-C from now on; call it in the main thread. On Windows Python's own way stays."""
-        if not hasattr(signal, "pthread_kill"):
-            return
+        """Take Ctrl-C from now on; call it in the main thread."""
         self._reads, self._writes = os.pipe()
         os.set_blocking(self._writes, False)
         signal.set_wakeup_fd(self._writes, warn_on_full_buffer=False)

@@ -21,15 +21,13 @@ from foretool.storage.records import Person
 @cache
 def own_person() -> Person:
     """Return the user of the system who runs this process."""
-    number = str(os.geteuid()) if hasattr(os, "geteuid") else ""
+    number = str(os.geteuid())
     return Person(f"user:{number}", _name() or number)
 
 
 def _name() -> str:
-    try:
-        import pwd
-    except ImportError:
-        return os.environ.get("USERNAME", "")
+    import pwd
+
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:  # a container may run under a number without a name
@@ -65,7 +63,7 @@ def _pick(environ: Mapping[str, str], patterns: tuple[str, ...]) -> dict[str, st
 
 def machine_name() -> str:
     """Return what tells this machine, or this container, apart from others that share a database."""
-    return os.uname().nodename if os.name == "posix" else os.environ.get("COMPUTERNAME", "")
+    return os.uname().nodename
 
 
 def is_running(pid: int, started_at: float) -> bool:
