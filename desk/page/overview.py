@@ -17,6 +17,7 @@ from foretool.desk.page.concealment import count_misses
 from foretool.desk.page.todo import Todo, read_todo
 from foretool.server import offline
 from foretool.server.app import App
+from foretool.server.config.errors import plural
 from foretool.server.config.loader import Config
 from foretool.server.ledger.conditions import ListedServer, list_servers
 from foretool.server.ledger.story import UNKNOWN_TOOL, name_counted, say_counts
@@ -30,7 +31,6 @@ from foretool.server.recording.costs import (
     say_calls,
     say_saving,
 )
-from foretool.server.system.counts import plural
 from foretool.server.upstreams.memory import find_running
 from foretool.storage.records import SHELL_CLIENT, MissCount, MissFilter, ProfileCount
 

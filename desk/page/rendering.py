@@ -14,13 +14,13 @@ from rich.text import Text
 from starlette.responses import HTMLResponse, Response
 
 from foretool.desk.page.access import Viewer
+from foretool.server.config.errors import plural
 from foretool.server.ledger.conditions import Condition
 from foretool.server.ledger.diffs import GONE, NEW
 from foretool.server.ledger.effects import Verdict
 from foretool.server.ledger.fixes import DOUBTFUL
 from foretool.server.ledger.story import A_MISS, UNKNOWN_TOOL, name_miss
 from foretool.server.recording.costs import say_calls
-from foretool.server.system.counts import plural
 from foretool.server.trust.text import clean
 from foretool.storage.records import Cause, Noticed
 

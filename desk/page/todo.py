@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from foretool.desk.page.access import Viewer
 from foretool.server.app import App
+from foretool.server.config.errors import name_some, plural
 from foretool.server.config.loader import Config
 from foretool.server.ledger.conditions import ListedServer
 from foretool.server.ledger.fixes import most_missed
-from foretool.server.system.counts import name_some, plural
 from foretool.storage.records import MissCount, ToolId
 
 _NAMED: Final = 3

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config.codes import Code
+from foretool.server.config.errors import name_some
 from foretool.server.config.files import own_file
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
@@ -25,7 +26,6 @@ from foretool.server.setup import launches
 from foretool.server.setup.clients import ClientFile, Machine, client_files, this_machine
 from foretool.server.setup.documents import Keys
 from foretool.server.setup.scan import FoundServer, scan
-from foretool.server.system.counts import name_some
 
 Gives = Literal["shell", "few", "desktop"]
 """What a client gives foretool: everything of the shell that it was started from, only the names that the MCP SDKs pass

@@ -16,7 +16,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import OTHER_PREFIX
 from foretool.server.config import jsonc
 from foretool.server.config.codes import Code
-from foretool.server.config.errors import Coded, dotted, lacks_folder, printable_line
+from foretool.server.config.errors import Coded, dotted, lacks_folder, plural, printable_line
 from foretool.server.config.files import read_regular
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.risks import find_risks
@@ -24,7 +24,6 @@ from foretool.server.config.servers import CLIENT_FOLDERS, Server, matches
 from foretool.server.config.settings import CLASSES
 from foretool.server.diagnosis import Finding, Repair, note, ok, problem, warning
 from foretool.server.probing import is_foretool
-from foretool.server.system.counts import plural
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.causes import Cause
 from foretool.storage.records import ToolId

@@ -23,13 +23,12 @@ from foretool.server.checks.storage import say_refused
 from foretool.server.commands import edits, output, repairs
 from foretool.server.commands.options import UnknownName, config_option, json_option
 from foretool.server.config.codes import Code, explain_code
-from foretool.server.config.errors import guess
+from foretool.server.config.errors import guess, name_some
 from foretool.server.config.files import find_place
 from foretool.server.config.loader import Config, load
 from foretool.server.diagnosis import Diagnosis, Finding, Severity, TokenSummary, UpstreamCheck
 from foretool.server.doctor import TIMEOUT_S
 from foretool.server.probing import OnProgress, Stage
-from foretool.server.system.counts import name_some
 from foretool.server.system.logs import mute_logging
 from foretool.storage.engine import StorageError
 

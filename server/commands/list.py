@@ -19,14 +19,13 @@ from foretool.server.commands import edits, output
 from foretool.server.commands.exit import USAGE, WRONG
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.commands.running import ask_windows, find_unrecorded, say_proxy_troubles
-from foretool.server.config.errors import ConfigError, split_place
+from foretool.server.config.errors import ConfigError, name_some, split_place
 from foretool.server.config.files import find_place
 from foretool.server.config.loader import Config, load
 from foretool.server.ledger.conditions import Condition, ListedServer, list_servers
 from foretool.server.ledger.fixes import most_missed
 from foretool.server.recording.notes import ProxyJob, find_failing_jobs
 from foretool.server.recording.store_watch import TroubleNote, find_trouble, say_full_disk
-from foretool.server.system.counts import name_some
 from foretool.server.upstreams.memory import find_running
 from foretool.storage.engine import StorageError
 from foretool.storage.records import MissCount, MissFilter

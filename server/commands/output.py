@@ -25,7 +25,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from foretool.server.system.counts import plural as plural
+from foretool.server.config.errors import plural as plural
 from foretool.server.system.logs import printable, printable_json
 from foretool.server.trust import text as trust_text
 

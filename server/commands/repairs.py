@@ -12,6 +12,7 @@ from click import UsageError
 from msgspec import Struct
 
 from foretool.server.commands import edits, hint, output
+from foretool.server.config.errors import name_some
 from foretool.server.diagnosis import Diagnosis, Finding, Repair
 from foretool.server.setup import changes, launches
 from foretool.server.setup.changes import FileChange, Protection
@@ -20,7 +21,6 @@ from foretool.server.setup.documents import ConfigDocument, value_at
 from foretool.server.setup.own_servers import OwnServers, copies_of
 from foretool.server.setup.plan import secrets_of
 from foretool.server.setup.scan import FoundFile, scan
-from foretool.server.system.counts import name_some
 from foretool.server.upstreams.missing_variables import CERTIFICATE_FILES
 
 _NOTHING: Final = "Nothing here can be mended without you: each line above says what to do."

@@ -2,10 +2,13 @@
 
 `convert` checks a value with msgspec and rewrites msgspec's message in plain words. A message shows numbers of settings
 and the choices of closed sets, and no other value from the file, because it may be a secret.
+
+Counts and lists of names are put in plain English here too, for all messages.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, TypeVar, get_args
@@ -251,6 +254,21 @@ def guess(key: str, names: Iterable[str]) -> str:
 
     near = get_close_matches(key, list(names), n=1, cutoff=0.65)
     return f'; did you mean "{near[0]}"?' if near else ""
+
+
+def plural(count: int, noun: str) -> str:
+    """Write a count with its noun: `1 tool`, `2 discoveries`, `3 misses`."""
+    if count == 1:
+        return f"1 {noun}"
+    if noun.endswith("y"):
+        return f"{count:,} {noun[:-1]}ies"
+    return f"{count:,} {noun}es" if noun.endswith(("s", "ch")) else f"{count:,} {noun}s"
+
+
+def name_some(names: Sequence[str], most: int = sys.maxsize) -> str:
+    """Write the first names, and how many more there are: `git and time`, `git, time and 2 more`."""
+    said = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
+    return " and ".join(filter(None, (", ".join(said[:-1]), *said[-1:])))
 
 
 def kind_of(value: Any) -> str:

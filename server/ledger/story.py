@@ -11,8 +11,8 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.server.config.errors import name_some, plural
 from foretool.server.lists.hidden import KEPT_BEFORE, KEPT_FOR_USE
-from foretool.server.system.counts import name_some, plural
 from foretool.storage.records import (
     UNNAMED,
     UNSERVED,

@@ -25,7 +25,7 @@ from datetime import datetime
 from math import inf, nextafter
 from typing import Final
 
-from foretool.server.system.counts import plural
+from foretool.server.config.errors import plural
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.engine import StorageError
 from foretool.storage.episodes import GAP_S, PROMPT_S, cut_log

@@ -12,12 +12,11 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config import jsonc
-from foretool.server.config.errors import dotted
+from foretool.server.config.errors import dotted, name_some
 from foretool.server.config.variables import expand_tilde
 from foretool.server.setup.dialects import Entry
 from foretool.server.setup.masking import mask_arguments
 from foretool.server.setup.scan import FoundFile, FoundServer
-from foretool.server.system.counts import name_some
 
 _FOLDERS: Final = 4
 """How many folders a note names."""

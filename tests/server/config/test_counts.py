@@ -2,7 +2,7 @@
 
 import pytest
 
-from foretool.server.system.counts import name_some, plural
+from foretool.server.config.errors import name_some, plural
 
 
 @pytest.mark.parametrize(
