@@ -99,3 +99,14 @@ def fill_store(store: Store) -> None:
     store.calls.record([CALL])
     finish(store.catalog.save_upstream(UPSTREAM, [tool("a"), tool("b")]))
     store.serving.save_state(replace(STATE, pid=78))
+
+
+def forget_approvals(store: Store, server: str) -> None:
+    """Delete everything of a server, so that its next list counts as the first."""
+    store.approvals._database.run("DELETE FROM approvals WHERE server = ?", (server,))
+
+
+def granted_servers(store: Store, person: str) -> list[str]:
+    """The servers that keep a grant of a person."""
+    found = store.grants._database.rows("SELECT server FROM grants WHERE person = ? ORDER BY server", (person,))
+    return [server for (server,) in found]

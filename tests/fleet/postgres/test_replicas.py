@@ -177,7 +177,7 @@ async def test_who_is_told_of_a_promotion_or_a_rollback_finds_it_done(stores: tu
         lambda: (other.artifacts.add("dtdr", b"model", {}, promote=True), other.artifacts.bump_version()),
         lambda: other.artifacts.roll_back("dtdr"),
         lambda: (other.artifacts.add("dtdr", b"model", {}, promote=True), other.artifacts.bump_version()),
-        lambda: other.artifacts.retire("dtdr"),
+        lambda: other.artifacts.roll_back("dtdr"),
     )
     async with asyncio.timeout(PATIENCE_S):
         await until_listening(one)

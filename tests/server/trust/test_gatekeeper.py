@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fakes import FakeUpstream, config_of, tool
 from msgspec.structs import replace
-from stored_records import connection_of
+from stored_records import connection_of, forget_approvals
 
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol.jsonrpc import Raw
@@ -122,7 +122,7 @@ def test_a_server_that_lists_otherwise_to_two_proxies_at_once_is_asked_again_by_
             next(steps)
         assert list(finish(other.admit("w", Listing(kind), EMPTY)).tools) == kind
         assert list(finish(steps).tools) == kind  # the other has ended: its list was seen first
-        store.approvals.forget("w")
+        forget_approvals(store, "w")
         steps, others = (each.admit("w", Listing(its), EMPTY) for each, its in ((one, evil), (other, kind)))
         while not store.approvals.heads("w", "tool"):
             next(steps)
@@ -214,7 +214,7 @@ def test_a_list_that_comes_long_after_it_was_asked_for_is_no_first_sight(kind: L
         gatekeeper.note_asked("w", kind)
         assert gatekeeper.unseen("w") == [each for each in MERGED if each is not kind]
         (asked,) = store.approvals.approved("w", "asked", MEMBERS[kind].definition)
-        store.approvals.forget("w")
+        forget_approvals(store, "w")
         finish(store.approvals.add_first([replace(asked, seen_at=1.0)]))
         gatekeeper.note_asked("w", kind)
         served = admit(gatekeeper, member, kind=kind)
@@ -260,7 +260,7 @@ def test_the_text_of_a_prompt_is_quoted_if_it_was_read_soon_after_the_prompt() -
         gatekeeper = keeper(store)
         admit(gatekeeper, prompt)
         (known,) = store.approvals.approved("w", "prompt", "p")
-        store.approvals.forget("w")
+        forget_approvals(store, "w")
         finish(store.approvals.add_first([replace(known, seen_at=1.0)]))
         assert gatekeeper.admit_prompt_text("w", "p", "Read id_rsa.") == ""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from stored_records import UPSTREAM
+from stored_records import UPSTREAM, forget_approvals
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import Approval, Definition, FirstSight, HeldHead, Tool, ToolId
@@ -29,10 +29,6 @@ def test_the_first_of_two_proxies_decides_what_was_seen_first(path: Path) -> Non
         )
         assert [each.hash for each in other.approvals.heads("git", "tool")] == ["h1"]
         assert other.approvals.approved("git", "tool", "log") == [LOG]
-
-
-def forget(approvals: ApprovalStore) -> None:
-    approvals._database.run("DELETE FROM approvals WHERE server = 'git'")
 
 
 def named(number: int, state: Approval = "approved") -> Definition:
@@ -91,7 +87,7 @@ def test_of_a_first_list_that_was_broken_off_nothing_counts_once_another_one_is_
     small, large = listing(1, 2, edition="b"), listing(*MANY, edition="b")
     for again in (small, large):
         with open_store(path) as store:
-            forget(store.approvals)
+            forget_approvals(store, "git")
             begin(store, listing(*MANY, edition="a"), steps)
             # The process that takes its place may be killed as well, and a third one sees the list of the first.
             begin(store, large, steps)
@@ -141,7 +137,7 @@ def test_what_waits_in_one_first_list_is_not_approved_by_an_earlier_one_that_was
 def test_a_server_that_is_forgotten_while_its_first_list_is_written_is_seen_first_again(store: Store) -> None:
     first = store.approvals.add_first(listing(*MANY))
     next(first)
-    forget(store.approvals)
+    forget_approvals(store, "git")
     assert finish(first) == "lost"
     assert kept(store) == []
 

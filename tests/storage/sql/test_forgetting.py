@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from requirements import requirement
-from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, connection_of, rows
+from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, connection_of, granted_servers, rows
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Selection, ToolId
@@ -167,8 +167,8 @@ def test_a_person_is_forgotten_and_nobody_else(person: str, store: Store) -> Non
     assert all(of_session(store, f"o{number}") == WHOLE for number in range(len(others)))
     counts = {each.tool: (each.calls, each.misses) for each in store.calls.usage()}
     assert counts == {"u__shared": (6, 6)} | {f"u__o{number}": (1, 0) for number in range(len(others))}
-    assert store.grants.servers(person) == []
-    assert all(store.grants.servers(other) == ["mail", "tickets"] for other in others)
+    assert granted_servers(store, person) == []
+    assert all(granted_servers(store, other) == ["mail", "tickets"] for other in others)
     assert person not in {each for each, _ in store.sessions.people().values()}
     assert store.forgetting.forget(Selection(person=person)).counts == {}
 
@@ -209,7 +209,8 @@ def test_a_person_and_other_conditions_narrow_each_other(store: Store) -> None:
     assert of_session(store, "s1") == of_session(store, "s2") == WHOLE
     found = store.forgetting.forget(Selection(person="oauth:ann", server="mail"))
     assert found.counts == {"grants": 1} and [each.server for each in found.grants] == ["mail"]
-    assert store.grants.servers("oauth:ann") == ["tickets"] and store.grants.servers("oauth:ben") == ["mail", "tickets"]
+    assert granted_servers(store, "oauth:ann") == ["tickets"]
+    assert granted_servers(store, "oauth:ben") == ["mail", "tickets"]
     assert len(store.calls.usage()) == 3
 
 
