@@ -12,6 +12,7 @@ from foretool.server.config.errors import ConfigError
 from foretool.server.config.files import ConfigPlace
 from foretool.server.config.loader import Config, LiveConfig, diff, load_again, stamp
 from foretool.server.config.servers import same_connection
+from foretool.server.config.tokens import all_tokens
 from foretool.server.config.variables import BASIC_NAMES, CREDENTIAL
 from foretool.server.system import logs
 from foretool.server.upstreams.launcher import Launcher
@@ -87,11 +88,21 @@ class Reloader:
         self._launcher.add(added, first.era if first is not None else None)
         self._launcher.update(kept)
         log.info(
-            "config reloaded: %d added, %d removed, %d changed",
-            len(changes.added), len(changes.removed), len(changes.changed),
+            "config reloaded: servers: %d added, %d removed, %d changed%s",
+            len(changes.added), len(changes.removed), len(changes.changed), _say_tokens(old, new),
         )  # fmt: skip
         self._announcements.soon()
         self._applied = new
+
+
+def _say_tokens(old: Config, new: Config) -> str:
+    """Say which tokens of `serve --http` were added and removed; "" where none was. One whose entry has changed counts
+    as both."""
+    before, now = ({each: each.name or "(unnamed)" for each in all_tokens(config.settings)} for config in (old, new))
+    added = [name for entry, name in now.items() if entry not in before]
+    removed = [name for entry, name in before.items() if entry not in now]
+    said = [f"{len(each)} {what} ({_some(each)})" for what, each in (("added", added), ("removed", removed)) if each]
+    return f"; tokens: {', '.join(said)}" if said else ""
 
 
 def report_place(config: Config) -> None:

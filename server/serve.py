@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from foretool.server import packs, reload
 from foretool.server.app import App
-from foretool.server.config.addresses import parse_address
+from foretool.server.config.addresses import Address, parse_address
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
@@ -139,6 +139,7 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
             transport.follow(read_rules(app.config, address, app.issuer(app.config)))
 
         app.reloader.add_follower(follow_config)
+        app.reloader.add_follower(lambda: _report_open(app))
         ended = _stop_on_signals()
         async with app.running(), _reporting_risks(config), _answering_locally(app, None):
             _collect_garbage()
@@ -149,6 +150,7 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
             if transport.ready.is_set():
                 shown = transport.address
                 log.info("serving on %s", f"{shown} (endpoint /mcp)" if shown.path else f"http://{shown}/mcp")
+                _report_open(app, address if written else None)
                 await _wait_for_first(ended, serving)
                 if ended.is_set() and not serving.done():
                     await _drain(app, transport, ended)
@@ -159,6 +161,22 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
                 await page.close()
         # Only here: the task group inside `running` would wrap the error.
         serving.result()
+
+
+def _report_open(app: App, address: Address | None = None) -> None:
+    """Log what `foretool doctor` says of rules and profiles that let more through than was meant, once all servers have
+    listed their tools, and of an address on the command line that other machines reach."""
+    from foretool.server.checks.settings import check_patterns, check_profiles
+    from foretool.server.config.risks import find_open_address
+
+    def report() -> None:
+        found = check_patterns(app.catalog, app.config, complete=not app.upstreams.unlisted())
+        for each in (*check_profiles(app.config), *found):
+            log.warning("%s; %s [%s]", each.what, each.do, each.code)
+
+    for risk in find_open_address(address) if address is not None else ():
+        log.warning("%s; %s [%s]", risk.what, risk.do, risk.code)
+    app.upstreams.when_listed(report, app.config.profiles[""])
 
 
 def _share(app: App, store: Store) -> SessionCarrier | None:

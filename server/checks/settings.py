@@ -136,6 +136,11 @@ def check_config(config: Config) -> Iterator[Finding]:
             yield problem("config", Code.STARTS_ITSELF, what, do, server.name, repair=repair)
     yield from _check_twins(config)
     yield from _check_names_written_twice(config)
+    yield from check_profiles(config)
+
+
+def check_profiles(config: Config) -> Iterator[Finding]:
+    """Report patterns of profiles that no server has."""
     known = (*config.servers, *config.disabled, *config.broken)  # without any, what is wrong was said above
     for name, profile in config.profiles.items():
         for pattern in profile.servers:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from foretool.server.config import jsonc
-from foretool.server.config.addresses import is_loopback, parse_address
+from foretool.server.config.addresses import Address, is_loopback, parse_address
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import printable_line
 from foretool.server.config.files import (
@@ -73,12 +73,22 @@ def _risks_of_serving(settings: Settings) -> Iterator[Risk]:
         what = "insecure_loopback: with serve --http, every program and user of this machine can call every tool"
         yield Risk("note", what, f"delete it, and {WAY_OUT}", Code.SERVED_OPENLY)
     address = parse_address(settings.bind)
-    if not address.path and not is_loopback(address.host):
-        what = f"bind {address}: serve --http does not encrypt, so tokens and answers can be read on the way"
+    yield from find_open_address(address, "bind ")
+    if is_open(address) and not _needs_token(settings):
+        what = f"bind {address}: open to other machines, and no token is set; serve --http does not start like this"
+        yield Risk("warning", what, WAY_OUT, Code.SERVED_OPENLY)
+
+
+def find_open_address(address: Address, setting: str = "") -> Iterator[Risk]:
+    """Return the risk of serving at an address that other machines reach. `setting`: what names it."""
+    if is_open(address):
+        what = f"{setting}{address}: serve --http does not encrypt, so tokens and answers can be read on the way"
         yield Risk("warning", what, "bind 127.0.0.1 behind a proxy with TLS, or use a tunnel", Code.SERVED_OPENLY)
-        if not _needs_token(settings):
-            what = f"bind {address}: open to other machines, and no token is set; serve --http does not start like this"
-            yield Risk("warning", what, WAY_OUT, Code.SERVED_OPENLY)
+
+
+def is_open(address: Address) -> bool:
+    """Return whether other machines reach an address."""
+    return not address.path and not is_loopback(address.host)
 
 
 def _needs_token(settings: Settings) -> bool:

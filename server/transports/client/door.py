@@ -7,6 +7,7 @@ still passes, so nobody locks out the others behind the same proxy.
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections import OrderedDict
 from typing import Final
@@ -19,8 +20,13 @@ from foretool.server.transports.client.security import Rates, RequestRefused
 WRONG_TOKENS: Final = 30
 """Different wrong tokens of one address in a minute, before further unknown tokens are refused unread. A client that
 sends its old token again and again counts once."""
+_LOG_S: Final = 60.0
+"""How often an address is named in the log whose tokens are refused."""
 _REMEMBERED: Final = 4096
 """Most pairs of an address and a token that are remembered as right, and as wrong."""
+
+
+log = logging.getLogger("foretool.http")
 
 
 class Pairs:
@@ -42,6 +48,31 @@ class Pairs:
         return pair in self._pairs
 
 
+class RefusalLog:
+    """Says in the log where tokens come from that are refused, and never which: the first one of an address at once,
+    those after it once a minute."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[float, int]] = {}
+        """By address: when it was last named, and how many were refused since."""
+
+    def note(self, address: str, why: str, now: float) -> None:
+        """Count a refusal. `now`: monotonic seconds."""
+        if (known := self._counts.get(address)) is not None:
+            self._counts[address] = known[0], known[1] + 1
+        elif len(self._counts) < _REMEMBERED:
+            self._counts[address] = now, 0
+            log.warning("refused the token of a request from %s (%s)", address or "the socket", why)
+
+    def sum_up(self, now: float) -> None:
+        """Say how many more were refused of each address that was named a minute ago."""
+        for address, (since, count) in [each for each in self._counts.items() if now - each[1][0] >= _LOG_S]:
+            del self._counts[address]
+            if count:
+                self._counts[address] = now, 0
+                log.warning("refused %d more tokens from %s in %.0f s", count, address or "the socket", now - since)
+
+
 class Door:
     """Lets requests in by the rules in force.
 
@@ -52,6 +83,7 @@ class Door:
         self.rules = rules
         self._rates = Rates(rules.limits.requests_per_minute)
         self._guesses = Rates(WRONG_TOKENS, "too many wrong tokens came from this address; come back in {wait} s")
+        self._refusals = RefusalLog()
         self._right = Pairs()
         self._wrong = Pairs()
 
@@ -62,6 +94,14 @@ class Door:
 
     async def identify(self, request: HttpRequest, authorization: str) -> Identity:
         """Return who sends a request with this `Authorization`, and count the request. Raises `RequestRefused`."""
+        try:
+            return await self._identify(request, authorization)
+        except RequestRefused as error:
+            if authorization:
+                self._refusals.note(request.connection.source, f"{error.status}: {error}", time.monotonic())
+            raise
+
+    async def _identify(self, request: HttpRequest, authorization: str) -> Identity:
         address, now = request.connection.source, time.monotonic()
         try:
             identity = await self.rules.access.identify(authorization)
@@ -85,6 +125,7 @@ class Door:
         """Drop the counts of those who have been quiet long enough. `now`: monotonic seconds."""
         self._rates.forget(now)
         self._guesses.forget(now)
+        self._refusals.sum_up(now)
 
 
 def _digest(authorization: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 import uvicorn
 
 from foretool.server.config.addresses import Address
+from foretool.server.config.errors import name_some
 from foretool.server.protocol import headers as http_headers
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage
@@ -51,6 +52,8 @@ _SWEEP_S: Final = 1.0
 _ACCEPTS: Final = 16
 """Most connections that are taken in one round of the loop, so that a flood of them holds up nobody."""
 _SHUTDOWN_S: Final = 2
+_NAMED: Final = 5
+"""Endpoints that are named at most to who asked for another one."""
 _ANY_PORT: Final = Address()
 _KEEP_ALIVE_S: Final = 65
 """Longer than clients keep an unused connection, so that none sends into one that is being closed."""
@@ -297,7 +300,11 @@ class HttpServer:
             raise refusal
         # A profile that this token does not open gets the same answer as one that does not exist.
         if not is_endpoint or name not in identity.profiles:
-            raise RequestRefused(404, f"nothing is served here; MCP endpoints are {_ROOT} and {_ROOT}/<profile>")
+            own = sorted(f"{_ROOT}/{each}".removesuffix("/") for each in identity.profiles)
+            opens = name_some(own, _NAMED) if own else "none"
+            raise RequestRefused(
+                404, f"nothing is served here for this token; the MCP endpoints that it opens: {opens}"
+            )
         return name
 
     def _admit(self, identity: Identity, profile: str) -> None:
