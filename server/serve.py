@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -26,7 +27,7 @@ from foretool.server.local.frames import SERVICE, STATUS
 from foretool.server.local.joined import Windows
 from foretool.server.local.opening import Opening
 from foretool.server.local.places import ProxyIdentity
-from foretool.server.local.server import LocalServer
+from foretool.server.local.server import LocalServer, QuestionTalk, Service
 from foretool.server.local.sharing import Sharing
 from foretool.server.recording.store_watch import say_full_disk
 from foretool.server.setup.installation import fit_hint
@@ -140,8 +141,19 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
 
         app.reloader.add_follower(follow_config)
         app.reloader.add_follower(lambda: _report_open(app))
+
+        def answer(_: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
+            at = transport.address
+            names = Counter(client.person.name for client in app.clients if client.transport == "http")
+            written = str(at) if at.path else f"http://{at}/mcp"
+            reply({"pid": os.getpid(), "windows": [], "address": written, "sessions": dict(sorted(names.items()))})
+
         ended = _stop_on_signals()
-        async with app.running(), _reporting_risks(config), _answering_locally(app, None):
+        async with (
+            app.running(),
+            _reporting_risks(config),
+            _answering_locally(app, None, status=Service(lambda link, hello: QuestionTalk(link, answer))),
+        ):
             _collect_garbage()
             serving = asyncio.create_task(transport.serve())
             # Nobody started this process to ask it something at once, so there is time to know every tool by then.
@@ -264,16 +276,18 @@ async def _reporting_risks(config: Config) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _answering_locally(
-    app: App, profile: str | None, windows: Windows | None = None
+    app: App, profile: str | None, windows: Windows | None = None, status: Service | None = None
 ) -> AsyncIterator[LocalServer]:
     """Let other processes of our user find this proxy. `profile`: None for every profile. `windows`: those that share
-    it, if any may."""
+    it, if any may; `status`: says who uses it."""
     config = app.config
     identity = ProxyIdentity.own(config.path, profile, is_project=config.named_by == "project_config")
     answering = app.answering
     services = {"hint": answering.prompt_answers.service(), "shell": answering.shell_reports.service()}
     if windows is not None:
         services |= {SERVICE: windows.service(), STATUS: windows.status()}
+    elif status is not None:
+        services |= {STATUS: status}
     local = LocalServer(identity, str(config.storage), services)
     local.start()
     try:

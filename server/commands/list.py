@@ -18,7 +18,7 @@ from foretool.server.checks.clients import UNREGISTERED, find_registered
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import USAGE, WRONG
 from foretool.server.commands.options import config_option, json_option
-from foretool.server.commands.running import ask_windows, find_unrecorded, say_proxy_troubles
+from foretool.server.commands.running import ask_proxies, find_unrecorded, say_proxy_troubles
 from foretool.server.config.errors import ConfigError, name_some, split_place
 from foretool.server.config.files import find_place
 from foretool.server.config.loader import Config, load
@@ -193,7 +193,7 @@ def read_state(config: Config) -> Overview:
         servers = tuple(list_servers(app, config, {}))
         states = app.store.serving.states()
         noted = {each.pid for each in without_storage}
-        running = noted | find_unrecorded(ask_windows(config), states, without_storage)
+        running = noted | find_unrecorded(ask_proxies(config), states, without_storage)
         view = offline.view(app, config.profiles[""])
         return Overview(
             servers=servers,

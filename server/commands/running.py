@@ -33,15 +33,26 @@ class SharedWindow(Struct, frozen=True):
     since: float
 
 
-def ask_windows(config: Config) -> dict[int, tuple[SharedWindow, ...]]:
-    """Return the windows of each running proxy, by its process."""
+class OpenProxy(Struct, frozen=True):
+    """Who uses a running proxy."""
+
+    windows: tuple[SharedWindow, ...] = ()
+    """Those that share it."""
+    address: str = ""
+    """Where it serves over HTTP, "" if it does not."""
+    sessions: dict[str, int] = {}
+    """By the name of a token or a person, how many clients are connected over HTTP."""
+
+
+def ask_proxies(config: Config) -> dict[int, OpenProxy]:
+    """Return who uses each running proxy that several clients may share, by its process."""
     folder = find_folder(os.environ)
-    found: dict[int, tuple[SharedWindow, ...]] = {}
+    found: dict[int, OpenProxy] = {}
     for profile in config.profiles if folder is not None else ():
         wanted = ProxyIdentity.own(config.path, profile, is_project=config.named_by == "project_config")
         for answer in ask_all(str(folder), wanted, STATUS, {}, _ASK_S):
             with suppress(ValidationError):
-                found[int(answer.get("pid", 0))] = convert(answer.get("windows"), tuple[SharedWindow, ...])
+                found[int(answer.get("pid", 0))] = convert(answer, OpenProxy)
     return found
 
 

@@ -18,7 +18,7 @@ from foretool.server.commands import edits, output
 from foretool.server.commands.login import say_until
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
-from foretool.server.commands.running import SharedWindow, ask_windows, find_unrecorded, say_proxy_troubles
+from foretool.server.commands.running import OpenProxy, SharedWindow, ask_proxies, find_unrecorded, say_proxy_troubles
 from foretool.server.config.files import NamedBy
 from foretool.server.config.loader import Config, load
 from foretool.server.config.servers import digest_entry
@@ -82,6 +82,10 @@ class Proxy(Struct, frozen=True):
     """The other machine on which it runs; "" for this one."""
     windows: tuple[SharedWindow, ...] = ()
     """The windows that share it, the oldest first; none where the client has started the proxy itself."""
+    address: str = ""
+    """Where it serves over HTTP; "" where it does not, or on another machine."""
+    sessions: dict[str, int] = {}
+    """By the name of a token or a person, how many clients are connected over HTTP now."""
 
 
 class Recording(Struct, frozen=True):
@@ -205,7 +209,7 @@ def read_status(config: Config) -> Status:
         opened = open_existing_store(config.storage)
     except StorageError as error:
         opened, trouble = open_store(":memory:"), str(error)
-    windows = ask_windows(config)
+    opened_by = ask_proxies(config)
     without_storage = tuple(find_trouble(config.storage))
     with opened as store:
         states = store.serving.states()
@@ -230,9 +234,12 @@ def read_status(config: Config) -> Status:
                     now - each.started_at,
                     each.upstreams,
                     each.machine,
-                    windows.get(each.pid, ()) if not each.machine else (),
+                    used.windows,
+                    used.address,
+                    used.sessions,
                 )
                 for each in find_proxies(states)
+                for used in (opened_by.get(each.pid, OpenProxy()) if not each.machine else OpenProxy(),)
             ),
             failing=_find_failing(config, store, states),
             broken=config.wrong,
@@ -245,7 +252,7 @@ def read_status(config: Config) -> Status:
             without_storage=without_storage,
             failing_jobs=find_failing_jobs(config.storage),
             signed_in=_find_sign_ins(config),
-            unrecorded=tuple(find_unrecorded(windows, states, without_storage)),
+            unrecorded=tuple(find_unrecorded(opened_by, states, without_storage)),
         )
 
 
@@ -389,6 +396,9 @@ def _print_proxy(proxy: Proxy, verbose: bool) -> None:
         if name not in _RARE or verbose or any(row[place] for row in rows)
     ]  # fmt: skip
     output.table([columns[at] for at in shown], [[row[at] for at in shown] for row in rows], title)
+    if proxy.address:
+        connected = ", ".join(f"{name or '(unnamed)'} ({count})" for name, count in proxy.sessions.items())
+        output.say(f"  serves on {proxy.address}; connected: {connected or 'nobody'}")
     for window in proxy.windows:
         client = window.client or "a client that has said nothing yet"
         output.say(f"  window {window.pid}: {client} in {window.folder}, for {output.span(now - window.since)}")

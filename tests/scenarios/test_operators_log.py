@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +17,17 @@ import pytest
 from command_fakes import echo
 from served import write_config
 
+from foretool.server.commands.group import run
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(100)]  # a proxy of its own
 
 ANN, BOB = "kD93-xV27-qPz8-Lm41-Wt6r", "Zr58-bN60-hJc2-Yf97-Qs3u"
+
+
+INITIALIZE = {
+    "jsonrpc": "2.0", "id": 1, "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+}  # fmt: skip
 
 
 @contextmanager
@@ -59,3 +69,26 @@ def test_the_log_says_what_lets_more_through_than_was_meant_and_who_is_refused(t
         path.write_text(json.dumps(written))
         reloaded = next(line for line in lines if "refused" in line or "config reloaded" in line)
         assert "tokens: 1 removed (bob)" in reloaded, "the second wrong token waits for the sum of a minute"
+
+
+def test_status_says_where_a_proxy_serves_over_http_and_who_is_connected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="ft-") as folder:  # the path of a socket has to be short
+        monkeypatch.setenv("FORETOOL_SOCKETS", "")
+        monkeypatch.setenv("XDG_STATE_HOME", folder)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        said = read_status(tmp_path, capsys)
+    assert re.search(r"serves on http://127\.0\.0\.1:\d+/mcp; connected: ann \(2\), bob \(1\)", said)
+    assert ANN not in said
+
+
+def read_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    tokens = [{"name": name, "token": token, "profiles": ["*"]} for name, token in (("ann", ANN), ("bob", BOB))]
+    path = write_config(tmp_path, {"one": echo()}, tokens=tokens)
+    with serving(path) as (home, _):
+        for token in (ANN, ANN, BOB):
+            headers = {"authorization": f"Bearer {token}", "accept": "application/json, text/event-stream"}
+            assert httpx2.post(f"{home}/mcp", json=INITIALIZE, headers=headers, timeout=60).status_code == 200
+        run(["status", "--config", str(path)])
+        return " ".join(capsys.readouterr().out.split())
