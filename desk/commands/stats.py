@@ -116,7 +116,7 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs, fu
         " Refused: calls that did not run, because a rule, the config or the user said no, the arguments were wrong, or"
         " the server was down; with all tools listed they count as not made. Failed: they ran and came to nothing."
         " Calls of a name that no tool has, and those of foretool call, do not count; the answer to such a"
-        " name counts as a search."
+        " name, called through a bridge, counts as a search."
     )
     _print_courses(rows)
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.fleet.people.credentials import CredentialError, Post, Subjects, post_form
-from foretool.fleet.people.issuer import MOST_SUBJECT, MOST_TOKEN, ConfiguredIssuer
+from foretool.fleet.people.issuer import BELIEVED_BY_NOBODY, MOST_SUBJECT, MOST_TOKEN, ConfiguredIssuer
 from foretool.fleet.people.key_sets import KeySet
 from foretool.server.config.settings import AccessEntry
 from foretool.server.signin.tokens import basic
@@ -68,7 +68,7 @@ class OpaqueTokens(ConfiguredIssuer):
 
     async def _believe(self, token: str) -> Identity:
         if not token or len(token) > MOST_TOKEN or not (token.isascii() and token.isprintable()):
-            raise self._refused("this is no token of the authorization server")
+            raise self._refused(BELIEVED_BY_NOBODY)
         answer = await self._answer(token)
         if answer.identity is None:
             raise self._refused(answer.reason)

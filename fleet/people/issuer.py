@@ -30,6 +30,7 @@ _NAMES: Final = ("name", "preferred_username", "email", "sub")
 """Claims that may name a person, in the order in which they are tried. `client_id` is the program, not the person."""
 _MOST_NAME: Final = 80
 """Characters of a name that is shown."""
+BELIEVED_BY_NOBODY: Final = "this is neither a token of the authorization server nor one of foretool's config"
 _MOST_VALUES: Final = 1000
 """Values of one claim that are looked at."""
 
@@ -204,11 +205,11 @@ class ConfiguredIssuer:
     async def _check(self, token: str) -> dict[str, Any]:
         """Return the claims of a token that is believed. Raises `RequestRefused`."""
         if len(token) > MOST_TOKEN or token.count(".") != 2:
-            raise self._refused("this is no token of the authorization server")
+            raise self._refused(BELIEVED_BY_NOBODY)
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
-            raise self._refused("this is no token of the authorization server") from None
+            raise self._refused(BELIEVED_BY_NOBODY) from None
         algorithm, name, kind = header.get("alg"), header.get("kid"), header.get("typ", "")
         if algorithm not in self.entry.algorithms:
             raise self._refused(f"the token is not signed by one of: {', '.join(self.entry.algorithms)}")

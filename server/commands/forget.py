@@ -115,7 +115,7 @@ def command(
             output.show(Outcome(found.counts, False, ()), as_json, _print)
             if found.counts and not as_json:
                 output.say("Nothing was deleted.")
-            unknown = _find_unknown(config, selection) if not found.counts else []
+            unknown = _find_unknown(config, selection, person) if not found.counts else []
             return complain(f"forget: nothing on record is called {' or '.join(unknown)}", WRONG) if unknown else 0
         if not yes:
             if as_json or not sys.stdin.isatty():
@@ -162,13 +162,13 @@ def _check(selection: Selection) -> None:
         raise click.BadParameter("expected words, found an empty text.", param_hint="--text")
 
 
-def _find_unknown(config: Config, selection: Selection) -> list[str]:
+def _find_unknown(config: Config, selection: Selection, person: str) -> list[str]:
     """Return the names of a selection that fits nothing: a typo would look like a success. A server of the config, and
-    what is narrowed by time or words, may have nothing on record."""
+    what is narrowed by time or words, may have nothing on record. `person`: as it was typed."""
     if selection.texts or selection.since or selection.before:
         return []
     server = "" if selection.server in config.prefixes else selection.server
-    return [repr(each) for each in (server, selection.session, selection.person, selection.tool) if each]
+    return [repr(each) for each in (server, selection.session, person, selection.tool) if each]
 
 
 def _read_time(text: str | None) -> float | None:

@@ -76,7 +76,7 @@ def held_back(server: Server, stderr: Sequence[str], error: str) -> tuple[str, .
 
 
 def _held_back(text: str, environ: Mapping[str, str], known: frozenset[str]) -> tuple[str, ...]:
-    return tuple(name for name in _unique(_WORD.findall(text)) if name in environ and _may_be_given(name, known))
+    return tuple(name for name in _unique(_WORD.findall(text)) if environ.get(name) and _may_be_given(name, known))
 
 
 def advise(
@@ -94,7 +94,7 @@ def advise(
     text, known = "\n".join(lines), frozenset((*given, *withheld))
     if back := _held_back(text, environ, known):
         return f"{_list(back)} set here but not given to it; if it may have {_them(back)}, {_add(back)}"
-    absent = [name for name in asked_variables(text) if name not in environ and _may_be_given(name, known)]
+    absent = [name for name in asked_variables(text) if not environ.get(name) and _may_be_given(name, known)]
     if absent:
         return f"{_list(absent)} not set here; set {_them(absent)} where foretool starts and {_add(absent)}"
     if _NETWORK.search(text) and (near := _of_network(text, environ, known, program)):

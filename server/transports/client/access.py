@@ -177,7 +177,7 @@ class Access:
         if (lacking := self.issuer.lacking(profile)) is not None:
             return lacking
         if not identity.profiles:
-            return RequestRefused(403, 'no entry of "grants" fits this token; ask who runs this proxy for one')
+            return RequestRefused(403, 'no entry of "grants" fits this token; ask who runs this proxy to let you in')
         return None
 
     @property

@@ -228,8 +228,8 @@ def test_a_person_is_named_by_subject_or_principal(who: str, team: Path, capsys:
 @pytest.mark.parametrize("who", ["Ann", "ann-_", "ann-%", "' OR 1=1 --"])
 def test_a_name_or_a_pattern_selects_nobody(who: str, team: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert forget(team, "--person", who, "--yes") == 1
-    said = capsys.readouterr().out
-    assert "nothing was deleted" in said
+    said, err = capsys.readouterr()
+    assert "nothing was deleted" in said and f"is called {who!r}" in " ".join(err.split())
     # Both have the name, so neither is meant.
     assert said.count("oauth:") == (2 if who == "Ann" else 0)
     with open_store(load(team).storage) as store:

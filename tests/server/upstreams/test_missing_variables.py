@@ -45,6 +45,11 @@ def test_a_variable_that_is_set_nowhere_is_named_with_both_ways(line: str) -> No
     )
 
 
+def test_an_empty_variable_is_not_set() -> None:
+    found = advise(["SLACK_BOT_TOKEN is not set"], {"SLACK_BOT_TOKEN": ""}, [])
+    assert found.startswith("SLACK_BOT_TOKEN is not set here")
+
+
 @pytest.mark.parametrize(
     "line",
     [
