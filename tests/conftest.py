@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,10 @@ def servings() -> Iterator[list[Served]]:
         if each.process.poll() is None:
             each.kill()
 
+
+# Tests start hundreds of processes: none should compile what another has compiled, however pytest was started.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 os.environ["FORETOOL_SOCKETS"] = "off"
 os.environ["FORETOOL_LIMITS"] = "file"  # what is a constant for users, tests may set

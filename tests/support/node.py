@@ -16,8 +16,10 @@ INSTALL_S = 600
 
 
 def environment() -> dict[str, str]:
-    """This process's, with the Node that `make node` may have put into `.tools` first."""
-    return {**os.environ, "PATH": f"{TOOLS / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    """This process's, with the Node that `make node` may have put into `.tools` first. Node keeps what it compiles: the
+    suites are started a hundred times."""
+    path = f"{TOOLS / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "NODE_COMPILE_CACHE": str(TOOLS / "compiled")}
 
 
 def _has_node() -> bool:
