@@ -24,30 +24,12 @@ def artifacts(store: Store) -> ArtifactStore:
     return store.artifacts
 
 
-def test_a_promoted_model_is_served_with_its_report(artifacts: ArtifactStore) -> None:
-    added = artifacts.add("dtdr", b"model", {"episodes": 40}, promote=True, at=5.0)
-    assert artifacts.active("dtdr") == added
-    assert (added.number, added.size, added.promoted_at, added.report) == (1, 5, 5.0, {"episodes": 40})
-    assert [data for _, data in artifacts.load_intact("dtdr")] == [b"model"]
-    assert list(artifacts.served()) == ["dtdr"]
-
-
 def test_only_the_report_of_a_model_that_was_not_better_is_kept(artifacts: ArtifactStore) -> None:
     artifacts.add("dtdr", b"old", {}, promote=True)
     worse = artifacts.add("dtdr", b"new", {"better": False}, promote=False)
     assert (worse.active, worse.size, worse.promoted_at, worse.report) == (False, 0, 0.0, {"better": False})
     assert [data for _, data in artifacts.load_intact("dtdr")] == [b"old"]
     assert [each.number for each in artifacts.history("dtdr")] == [2, 1]
-
-
-def test_a_model_with_damaged_bytes_is_skipped_and_its_predecessor_is_loaded(
-    store: Store, artifacts: ArtifactStore
-) -> None:
-    artifacts.add("tgr", b"first", {}, promote=True)
-    artifacts.add("tgr", b"second", {}, promote=True)
-    assert [data for _, data in artifacts.load_intact("tgr")] == [b"second", b"first"]
-    connection_of(store).execute("UPDATE artifacts SET data = ? WHERE data = ?", (b"secon", b"second"))
-    assert [data for _, data in artifacts.load_intact("tgr")] == [b"first"]
 
 
 def test_a_rollback_serves_the_previous_model_and_then_none(artifacts: ArtifactStore) -> None:

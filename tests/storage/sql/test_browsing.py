@@ -58,14 +58,6 @@ def test_a_session_has_its_own_calls_and_misses_alone(store: Store) -> None:
     assert store.browsing.calls_of("unknown", 10) == []
 
 
-def test_a_call_that_was_written_while_its_session_ended_still_belongs_to_it(store: Store) -> None:
-    store.sessions.begin(FIRST)
-    store.sessions.end("s1", 20.0)
-    store.sessions.begin(replace(SESSION, key="s2", started_at=20.5))
-    store.calls.record([replace(CALL, session="s1", tool=C, at=20.6)])
-    assert [call.tool for call in store.browsing.calls_of("s1", 10)] == [C]
-
-
 def test_neighbours_of_a_tool_are_counted_by_client_and_side(store: Store) -> None:
     fill(store)
     assert store.browsing.neighbours(A, 100) == [

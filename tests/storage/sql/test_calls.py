@@ -5,30 +5,11 @@ from msgspec.structs import replace
 from requirements import requirement
 from stored_records import CALL, DISCOVERY, MISS, SESSION
 
-from foretool.storage.records import Flow, MissCount, MissFilter, Retry, Selection, ToolId, Usage
+from foretool.storage.records import MissCount, MissFilter, Retry, Selection, ToolId, Usage
 from foretool.storage.sql.calls import FOLDED
 from foretool.storage.store import Store
 
 LOGIN, POST, LIST = ToolId("u__login"), ToolId("u__post"), ToolId("u__list")
-
-
-def test_a_call_comes_back_as_it_was(store: Store) -> None:
-    odd = replace(CALL, hidden=True, sent=False, via="bridge", outcome="lost", arguments="\x00\U0001f600", discovery=4)
-    store.calls.record([CALL])
-    store.calls.record([odd])
-    assert store.calls.recent(10) == [replace(odd, id=2), replace(CALL, id=1)]
-    assert store.calls.get(1) == replace(CALL, id=1)
-    assert store.calls.get(3) is None
-
-
-def test_a_miss_refers_to_the_call_of_its_batch_that_revealed_it(store: Store) -> None:
-    store.calls.record([CALL])
-    blame = replace(CALL, tool=ToolId("git__blame"), hidden=True)
-    store.calls.record([CALL, blame], [replace(MISS, call=2), replace(MISS, noticed="nothing_found", tool="")])
-    revealed, alone = store.calls.miss(1), store.calls.miss(2)
-    assert revealed == replace(MISS, id=1, call=3)
-    assert store.calls.get(3) == replace(blame, id=3)
-    assert alone == replace(MISS, id=2, noticed="nothing_found", tool="")
 
 
 def test_a_miss_without_calls_is_recorded(store: Store) -> None:
@@ -127,20 +108,6 @@ def test_tools_that_failed_at_each_of_several_calls_are_found(store: Store) -> N
     assert store.calls.failing(17) == {"a", "b", "e"}
 
 
-def test_usage_counts_calls_and_misses_of_tools(store: Store) -> None:
-    store.sessions.begin(SESSION)
-    store.sessions.begin(replace(SESSION, key="s2", profile="work"))
-    log, diff = CALL, replace(CALL, tool=ToolId("git__diff"), session="s2", at=20.0)
-    store.calls.record(
-        [log, replace(log, at=15.0), diff], [MISS, replace(MISS, noticed="unknown_name", tool="git_blam")]
-    )
-    blame = Usage(ToolId("git__blame"), 0, 1, 0.0)
-    assert store.calls.usage() == [Usage(log.tool, 2, 0, 15.0), Usage(diff.tool, 1, 0, 20.0), blame]
-    store.calls.record([log])
-    assert store.calls.counted_usage()[0] == Usage(log.tool, 2, 0, 15.0)
-    assert store.calls.usage()[0] == Usage(log.tool, 3, 0, 15.0)
-
-
 def test_many_calls_are_counted_a_few_thousand_at_a_time(store: Store) -> None:
     store.sessions.begin(SESSION)
     store.calls.record([CALL] * (2 * FOLDED + 1), [MISS])
@@ -150,22 +117,6 @@ def test_many_calls_are_counted_a_few_thousand_at_a_time(store: Store) -> None:
     assert counts == [(True, FOLDED), (True, 2 * FOLDED)]
     assert [each.calls for each in store.calls.counted_usage()] == [2 * FOLDED + 1, 0]
     assert not store.calls.fold_some()
-
-
-def test_a_repeated_flow_is_counted_and_the_most_frequent_flow_comes_first(store: Store) -> None:
-    flows = store.flows
-    flows.add({(LOGIN, POST, "token", "token"): 1, (LIST, POST, "", "id"): 2}, 10.0)
-    flows.add({(LOGIN, POST, "token", "token"): 2}, 20.0)
-    assert flows.all() == [
-        Flow(LOGIN, POST, "token", "token", 3, 20.0),
-        Flow(LIST, POST, "", "id", 2, 10.0),
-    ]
-
-
-def test_the_calls_of_a_session_in_a_time_come_oldest_first(store: Store) -> None:
-    calls = [replace(CALL, session=session, at=at) for session, at in (("a", 3.0), ("b", 3.5), ("a", 4.0), ("a", 9.0))]
-    store.calls.record(calls)
-    assert [call.at for call in store.calls.of_session("a", 3.0, 5.0)] == [3.0, 4.0]
 
 
 def test_a_retry_is_the_next_call_of_its_conversation_and_of_another_tool(store: Store) -> None:

@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 from stored_records import UPSTREAM, tool
 
-from foretool.storage.engine import StorageError
 from foretool.storage.records import Definition, Selection, ToolId, ToolVersion
 from foretool.storage.sql import catalog
 from foretool.storage.sql.catalog import KEPT_VERSIONS, SAVED_AT_ONCE
@@ -89,15 +88,6 @@ def test_tool_heads_come_at_once_and_tools_come_by_name(store: Store) -> None:
     wanted = [("post", "slack", "f2"), ("nothing", "git", "f1"), ("log", "git", "f1")]
     assert store.catalog.tools_named(wanted) == [post, log]
     assert store.catalog.tools_named([("log", "git", "f2")]) == []
-
-
-def test_an_upstream_with_two_tools_of_one_name_is_refused_as_a_whole(store: Store) -> None:
-    finish(store.catalog.save_upstream(UPSTREAM, [tool("a")]))
-    with pytest.raises(
-        StorageError, match=r"UNIQUE constraint failed: tools\.upstream, tools\.name|unique constraint \"tools_pkey\""
-    ):
-        finish(store.catalog.save_upstream(UPSTREAM, [tool("b"), tool("b")]))
-    assert store.catalog.load([("git", "f1")]) == [(UPSTREAM, [tool("a")])]
 
 
 def test_a_list_saved_in_steps_is_read_whole_or_not_at_all(store: Store) -> None:

@@ -72,17 +72,6 @@ def test_what_is_added_up_while_it_goes_on_comes_to_the_same() -> None:
         assert add_costs(read_costs(live, 0.0, END, 1), "").calls == add_costs(read_costs(late, 0.0, END, 1), "").calls
 
 
-def test_a_call_that_is_written_late_is_not_left_out(store: Store) -> None:
-    fill(store, 1)
-    while add_next(store, END, 100):
-        pass
-    before = add_costs(read_costs(store, 0.0, END, 1), "").calls
-    store.calls.record([replace(CALLED, session="s1", at=START)])
-    assert add_costs(read_costs(store, 0.0, END, 1), "").calls == before + 1
-    add_next(store, END, 100)
-    assert add_costs(read_costs(store, 0.0, END, 1), "").calls == before + 1
-
-
 def test_of_two_processes_one_adds_a_part(path: Path) -> None:
     with open_store(path) as one, open_store(path) as two:
         fill(one, 1)

@@ -11,14 +11,6 @@ from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.store import Store
 
 
-def test_a_discovery_comes_back_as_it_was(store: Store) -> None:
-    assert store.discoveries.add(DISCOVERY) == 1
-    assert store.discoveries.add(replace(DISCOVERY, sufficiency=0.25, matches=(), level="none")) == 2
-    assert store.discoveries.get(1) == replace(DISCOVERY, id=1)
-    assert [discovery.sufficiency for discovery in store.discoveries.recent(5)] == [0.25, None]
-    assert store.discoveries.get(3) is None
-
-
 def test_each_task_is_listed_once_and_the_latest_first(store: Store) -> None:
     store.sessions.begin(SESSION)
     for at, task, session in [(1.0, "a", "s1"), (2.0, "b", "s2"), (3.0, "a", "s1"), (4.0, "", "s1")]:
@@ -54,15 +46,6 @@ def test_discoveries_are_counted_by_session(store: Store) -> None:
         store.discoveries.add(replace(DISCOVERY, session=session, at=at))
     assert store.discoveries.count_by_session(2.0) == {"s1": 2, "s2": 1}
     assert store.discoveries.count_by_session(9.0) == {}
-
-
-def test_prompts_come_back_newest_first_and_count_as_tasks(store: Store) -> None:
-    asked = [Prompt(2.0, "mend the roof", "c1", "/home/me"), Prompt(1.0, "paint it")]
-    assert [store.tasks.add_prompt(each) for each in asked] == [1, 2]
-    assert store.tasks.prompts() == [replace(asked[0], id=1), replace(asked[1], id=2)]
-    assert (store.tasks.prompts(since=1.5), store.tasks.prompts(limit=1)) == ([replace(asked[0], id=1)],) * 2
-    store.discoveries.add(replace(DISCOVERY, at=1.5, task="find a ladder"))
-    assert store.tasks.latest(9) == ["mend the roof", "find a ladder", "paint it"]
 
 
 def test_steps_come_back_as_they_were(store: Store) -> None:

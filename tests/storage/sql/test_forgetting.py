@@ -61,15 +61,6 @@ def test_everything_is_forgotten_but_names(both: Store, path: Path) -> None:
     both.close()
 
 
-def test_numbers_of_calls_follow_what_is_deleted(both: Store) -> None:
-    both.forgetting.forget(Selection(session="bank"))
-    # The miss is of another session.
-    assert sorted((each.tool, each.calls, each.misses) for each in both.calls.usage()) == [
-        ("bank", 0, 1), ("mail", 1, 1),
-    ]  # fmt: skip
-    both.close()
-
-
 @requirement("trust:data:forget")
 def test_a_secret_that_an_earlier_version_wrote_is_found_and_leaves_no_byte(both: Store, path: Path) -> None:
     connection_of(both).execute("UPDATE prompts SET text = ? WHERE id = 1", (f"use {SECRET} now",))

@@ -1,12 +1,9 @@
 """Sessions, their lists and the client ledger come back as the records they were."""
 
-from pathlib import Path
-
 from msgspec.structs import replace
 from requirements import requirement
-from stored_records import EXPOSURE, SESSION, rows
+from stored_records import SESSION
 
-from foretool.storage.opening import open_store
 from foretool.storage.records import ClientRecord
 from foretool.storage.sql.sessions import MOST_CLIENTS
 from foretool.storage.store import Store
@@ -20,19 +17,6 @@ def test_a_session_begins_and_ends(store: Store) -> None:
     assert store.sessions.recent() == [replace(SESSION, key="s2", started_at=20.0), replace(SESSION, ended_at=30.0)]
     assert store.sessions.get("s1") == replace(SESSION, ended_at=30.0)
     assert store.sessions.get("s3") is None
-
-
-def test_an_exposure_comes_back_and_equal_lists_are_kept_once(path: Path) -> None:
-    with open_store(path) as store:
-        assert [store.sessions.add_exposure(EXPOSURE), store.sessions.add_exposure(replace(EXPOSURE, at=11.0))] == [
-            1,
-            2,
-        ]
-        assert store.sessions.add_exposure(replace(EXPOSURE, session="s2", tools=())) == 3
-        assert store.sessions.exposure(2) == replace(EXPOSURE, at=11.0, id=2)
-        assert store.sessions.exposure(4) is None
-        assert store.sessions.exposures("s1") == [replace(EXPOSURE, id=1), replace(EXPOSURE, at=11.0, id=2)]
-    assert rows(path, "SELECT tools FROM lists") == [('["git__log","git__diff"]',), ("[]",)]
 
 
 def test_the_ledger_counts_re_lists_and_takes_their_median_delay(store: Store) -> None:

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, fill_store, rows
+from stored_records import CALL, SESSION, rows
 
 from foretool.storage.opening import open_store
-from foretool.storage.records import Statistics
 from foretool.storage.sql import calls, catalog, discoveries, sessions
 from foretool.storage.store import Store
-
-
-def test_a_failed_block_writes_nothing(store: Store) -> None:
-    with pytest.raises(RuntimeError), store.atomic():
-        store.calls.record([CALL])
-        store.calls.record([CALL, CALL], [MISS])
-        raise RuntimeError
-    assert (store.calls.recent(9), store.calls.misses(0)) == ([], [])
 
 
 def test_a_failed_inner_block_keeps_the_writes_of_the_outer_one(store: Store) -> None:
@@ -40,16 +30,6 @@ def test_other_stores_see_a_block_only_when_it_ends(path: Path) -> None:
             store.calls.record([CALL])
             assert (other.sessions.recent(), other.calls.recent(9)) == ([], [])
         assert (len(other.sessions.recent()), len(other.calls.recent(9))) == (1, 1)
-
-
-def test_statistics_count_every_kind_of_record(store: Store) -> None:
-    fill_store(store)
-    store.calls.record([CALL], [MISS])
-    store.sessions.add_exposure(EXPOSURE)
-    store.discoveries.add(DISCOVERY)
-    size = store.statistics().file_bytes
-    assert store.statistics() == Statistics(1, 2, 2, 1, 1, 1, 2, 1, 1, size)
-    assert size % os.sysconf("SC_PAGE_SIZE") == 0
 
 
 EXACT: dict[str, set[str]] = {

@@ -28,14 +28,6 @@ def test_a_record_is_a_row_of_its_fields_and_comes_back() -> None:
     assert NOTES.read(("a", '["x","y"]', 1, 7)) == Note("a", ("x", "y"), True, 7)
 
 
-def test_the_statements_name_every_column() -> None:
-    assert NOTES.insert == 'INSERT INTO notes ("name", "tags", "is_read") VALUES (?, ?, ?)'
-    assert NOTES.select == 'SELECT "name", "tags", "is_read", "id" FROM notes'
-    assert NOTES.upsert("name").removeprefix(NOTES.insert) == (
-        ' ON CONFLICT ("name") DO UPDATE SET "tags" = excluded."tags", "is_read" = excluded."is_read"'
-    )
-
-
 class Doubting:
     doubts = 0
 

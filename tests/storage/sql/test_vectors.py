@@ -16,26 +16,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "foretool.sqlite3"
 
 
-def test_a_vector_is_found_by_encoder_and_text(path: Path) -> None:
-    with open_store(path) as store:
-        store.vectors.save("minilm@1", {b"a": b"1111", b"b": b"2222"})
-        store.vectors.save("bge@2", {b"a": b"3333"})
-    with open_store(path) as store:
-        vectors = store.vectors
-        assert vectors.load("minilm@1", [b"a", b"c"]) == {b"a": b"1111"}
-        assert vectors.load("bge@2", [b"a", b"b"]) == {b"a": b"3333"}
-        assert vectors.known("minilm@1") == {b"a", b"b"}
-        assert vectors.known("other@3") == set()
-
-
-def test_a_vector_saved_again_replaces_the_old_one(path: Path) -> None:
-    with open_store(path) as store:
-        vectors = store.vectors
-        vectors.save("m", {b"a": b"old."})
-        vectors.save("m", {b"a": b"new."})
-        assert vectors.load("m", [b"a"]) == {b"a": b"new."}
-
-
 def test_what_an_encoder_has_not_embedded_is_told_to_any_thread(tmp_path: Path) -> None:
     for path in (tmp_path / "foretool.sqlite3", ":memory:"):
         with open_store(path) as store, ThreadPoolExecutor(1) as threads:
