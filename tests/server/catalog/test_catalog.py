@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from requirements import requirement
 
 from foretool.server.catalog.catalog import Catalog, admit_all
-from foretool.server.catalog.definitions import MOST_PROBLEM, MOST_PROBLEMS, write_definition
+from foretool.server.catalog.definitions import MOST_PROBLEM, MOST_PROBLEMS
 from foretool.server.catalog.names import Key, assign_names
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import Tool, ToolId
@@ -33,33 +33,6 @@ def names_of(one: Catalog, fixed: dict[ToolId, Key]) -> dict[Key, ToolId]:
 
 def listed(*tools: Any) -> list[Any]:
     return [raw(tool(each) if isinstance(each, str) else each) for each in tools]
-
-
-def test_a_new_list_says_whether_a_tool_came_went_or_changed() -> None:
-    one = catalog(FakeUpstream("calc"))
-    assert one.replace("calc", listed("add", "sub"))
-    assert not one.replace("calc", listed("sub", "add"))
-    assert one.replace("calc", listed(tool("add", "new"), "sub"))
-    assert one.replace("calc", listed(tool("add", "new"), "sub", "mul"))
-    assert one.replace("calc", listed(tool("add", "new"), "mul"))
-    assert [each.id for each in one.tools()] == ["calc__add", "calc__mul"]
-
-
-def test_a_list_that_is_read_in_steps_takes_its_place_as_a_whole() -> None:
-    one = catalog(FakeUpstream("calc"))
-    one.replace("calc", listed("add", "sub"), "old")
-    names = [f"t{at}" for at in range(100)]
-    steps = one.replace_in_steps("calc", listed(*names), "new", admit_all)
-    count = 0
-    with pytest.raises(StopIteration) as ended:
-        while True:
-            next(steps)
-            count += 1
-            assert [each.id for each in one.tools()] == ["calc__add", "calc__sub"]
-            assert one.texts.instructions("calc") == "old"
-    assert ended.value.value is True
-    assert count > 100  # at least one for each tool
-    assert {each.name for each in one.tools()} == set(names)
 
 
 def test_a_list_whose_reading_is_broken_off_changes_nothing() -> None:
@@ -105,16 +78,6 @@ def test_a_definition_of_the_last_list_is_known_however_the_config_has_changed()
     assert b"abcdefgh5678" not in one.tools()[0].definition
 
 
-def test_a_tool_that_goes_leaves_the_other_names_as_they_are() -> None:
-    fixed: dict[ToolId, Key] = {}
-    one = catalog(FakeUpstream("a"), FakeUpstream("b"), fixed=fixed)
-    one.replace("a", listed("x", "y"))
-    one.replace("b", listed("x", "y"))
-    one.replace("a", listed("y", "z"))
-    assert [each.id for each in one.tools()] == ["a__y", "a__z", "b__x", "b__y"]
-    assert one.changed_since(one.version - 1) == ["a"]
-
-
 def test_a_definition_that_only_orders_its_keys_differently_is_the_same() -> None:
     one = catalog(FakeUpstream("calc"))
     one.replace("calc", [raw({"name": "add", "inputSchema": {"type": "object"}, "title": "x"})])
@@ -138,32 +101,11 @@ def test_only_what_the_gate_lets_through_is_there_and_the_config_excludes_after_
     assert one.texts.instructions("calc") == "approved"
 
 
-def test_the_version_moves_with_changes_alone() -> None:
-    one = catalog(FakeUpstream("calc"))
-    one.replace("calc", listed("add"))
-    version = one.version
-    one.replace("calc", listed("add"))
-    assert one.version == version
-    one.replace("calc", listed("add", "sub"))
-    assert one.version > version
-
-
 def test_a_schema_without_a_type_gets_the_one_it_means() -> None:
     one = catalog(FakeUpstream("calc"))
     one.replace("calc", [raw({"name": "add", "inputSchema": {}})])
     (found,) = one.tools()
     assert json.loads(found.definition)["inputSchema"] == {"type": "object"}
-
-
-def test_a_meta_that_is_no_object_is_left_out_and_the_tool_stays() -> None:
-    one = catalog(FakeUpstream("calc"))
-    one.replace("calc", [raw({"name": "add", "inputSchema": {"type": "object"}, "_meta": 5})])
-    (found,) = one.tools()
-    assert json.loads(bytes(write_definition(found, {"x": 1}))) == {
-        "name": "calc__add",
-        "inputSchema": {"type": "object"},
-        "_meta": {"x": 1},
-    }
 
 
 @requirement("names:deterministic")
@@ -178,20 +120,6 @@ def test_names_are_the_same_whatever_the_order_in_which_upstreams_answer() -> No
         found.append({(each.upstream, each.name): each.id for each in one.tools()})
     assert all(each == found[0] for each in found)
     assert all(len(name) <= 49 for name in found[0].values())
-
-
-def test_a_tool_that_comes_back_gets_the_name_it_had() -> None:
-    fixed: dict[ToolId, Key] = {}
-    one = catalog(FakeUpstream("a", entry={"prefix": ""}), FakeUpstream("b", entry={"prefix": ""}), fixed=fixed)
-    one.replace("b", listed("add"))
-    one.fix_names()
-    one.replace("a", listed("add"))
-    one.fix_names()
-    before = names_of(one, fixed)
-    one.replace("b", [])
-    one.replace("b", listed("add"))
-    assert names_of(one, fixed) == before
-    assert sorted(before.values()) == ["a__add", "add"]
 
 
 @requirement("names:deterministic", "names:collisions")
@@ -293,32 +221,6 @@ def test_an_upstream_that_left_the_config_is_forgotten() -> None:
     assert [each.id for each in one.tools()] == ["stays__y"]
     assert one.find("gone__x") is None
     assert one.changed_since(0) == ["stays", "gone"]
-
-
-def test_pins_are_patterns_of_own_names_per_upstream_and_of_exposed_names_in_general() -> None:
-    one = catalog(FakeUpstream("calc", entry={"pin": ["a*"]}), FakeUpstream("mail"))
-    one.replace("calc", listed("add", "sub"))
-    one.replace("mail", listed("send", "add"))
-    assert one.pins() == ["calc__add"]
-    assert one.pins(["mail__s*", "*__sub"]) == ["calc__add", "calc__sub", "mail__send"]
-
-
-def test_tokens_are_estimated_until_they_are_counted() -> None:
-    one = catalog(FakeUpstream("calc"))
-    one.replace("calc", listed("add"))
-    (found,) = one.find_uncounted()
-    assert one.tokens(found.id) > 5
-    finish(one.set_token_counts({found.schema_hash: 99}))
-    assert (one.tokens(found.id), list(one.find_uncounted())) == (99, [])
-    one.replace("calc", listed("add", "sub"))
-    assert one.tokens(found.id) == 99
-
-
-@pytest.mark.parametrize("name", ["", "nothing", "calc__", "__add"])
-def test_a_name_of_nothing_finds_nothing(name: str) -> None:
-    one = catalog(FakeUpstream("calc"))
-    one.replace("calc", listed("add"))
-    assert one.find(name) is None
 
 
 def test_names_of_a_store_that_comes_back_beat_the_ones_given_meanwhile() -> None:

@@ -136,23 +136,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_the_first_search_waits_for_encoders_that_can_open_and_later_ones_do_not(
-    tmp_path: Path, store: Store
-) -> None:
-    tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
-    search = search_over(tools)
-    found: list[Ranking] = []
-    async with embedding(folder, tools, store, search) as one:
-        await settled(one)
-        assert search._encoders is None
-        search.find(Query(("open an issue",)), lambda upstream: True, 50, found.append)
-        assert found == []
-        await end_of_searches(search)
-        search.find(Query(("open a page",)), lambda upstream: True, 50, found.append)
-    assert ["tiny" in each.ranked[0].parts for each in found] == [True, True]
-
-
-@pytest.mark.usefixtures("patient")
 async def test_a_first_search_waits_until_a_few_new_tools_are_embedded(tmp_path: Path, store: Store) -> None:
     tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
     search = search_over(tools)

@@ -18,20 +18,6 @@ def namespaces(given: dict[ToolId, Key] | None = None, **prefixes: str) -> Names
     return Namespaces(list(config.servers.values()), config.prefixes, given)
 
 
-def test_of_two_servers_with_one_prefix_the_first_gets_it_and_the_other_uses_its_name() -> None:
-    found = namespaces(a="p", b="p")
-    assert (found.prefix("a"), found.prefix("b")) == ("p", "b")
-    (problem,) = found.problems["b"]
-    assert "'p' belongs to server 'a'" in problem
-
-
-def test_the_name_of_a_server_is_its_own_prefix_whatever_another_wants() -> None:
-    found = namespaces(thief="git", git="g")
-    assert (found.prefix("thief"), found.prefix("git")) == ("thief", "g")
-    assert found.split("git__push") == ("git", "push")
-    assert found.split("g__push") == ("git", "push")
-
-
 def test_a_server_that_had_a_prefix_before_keeps_it_from_one_before_it_in_the_config() -> None:
     given = {ToolId("p__add"): ("b", "add")}
     found = namespaces(given, a="p", b="p")

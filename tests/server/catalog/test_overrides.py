@@ -30,20 +30,6 @@ def words(one: Tool) -> tuple[Any, Any]:
     return fields.get("title"), fields.get("description")
 
 
-def test_a_tool_is_shown_under_the_users_name_and_words_and_kept_as_the_server_listed_it() -> None:
-    one = catalog(server("hub", {"create": {"name": "new", "description": "Mine"}}))
-    one.replace("hub", listed(tool("create", "Theirs", annotations={"title": "T", "readOnlyHint": True}), "other"))
-    shown = one.get(one.find("hub__new").id)  # type: ignore[union-attr,arg-type]
-    assert shown is not None
-    assert (shown.id, shown.name, words(shown)) == ("hub__new", "create", (None, "Mine"))
-    (kept, _) = one.listed("hub")
-    assert words(kept) == (None, "Theirs")
-    assert kept.schema_hash != shown.schema_hash
-    assert [each.id for each in one.tools()] == ["hub__new", "hub__other"]
-    assert one.find("hub__create") == one.find("create") == shown
-    assert one.problems_of("hub") == ()
-
-
 def test_tokens_are_counted_of_what_clients_see() -> None:
     one = catalog(server("hub", {"create": {"description": "Mine"}}))
     one.replace("hub", listed("create"))
@@ -92,15 +78,6 @@ def test_a_name_cannot_reach_behind_another_servers_prefix() -> None:
         assert "cannot be its name" in problem
 
 
-def test_without_a_prefix_a_name_is_taken_from_nobody() -> None:
-    one = catalog(FakeUpstream("mail"), server("a", {"x": {"name": "send"}, "y": {"name": "call_tool"}}, prefix=""))
-    one.replace("mail", listed("send"))
-    one.replace("a", listed("x", "y"))
-    assert one.find("send") is None or one.find("send").upstream == "mail"  # type: ignore[union-attr]
-    assert [each.id for each in one.of("a")] == ["x", "y"]
-    assert len(one.problems_of("a")) == 2
-
-
 def test_an_entry_for_a_tool_of_another_server_is_reported_and_changes_nothing() -> None:
     one = catalog(
         server("a", {"mail__send": {"description": "Mine"}, "send": {"description": "Mine"}}), FakeUpstream("mail")
@@ -127,20 +104,6 @@ def test_two_entries_with_one_name_give_it_to_the_first() -> None:
     one.replace("hub", listed("a", "b"))
     assert [each.id for each in one.of("hub")] == ["hub__n", "hub__b"]
     assert len(one.problems_of("hub")) == 1
-
-
-def test_a_change_of_the_config_changes_what_is_shown_and_back() -> None:
-    one = catalog(server("hub"))
-    one.replace("hub", listed(tool("create", "Theirs")))
-    one.fix_names()
-    before, version = one.tools(), one.version
-    one.configure(list(config_of(server("hub", {"create": {"name": "new", "description": "Mine"}})).servers.values()))
-    assert (one.tools()[0].id, words(one.tools()[0])[1]) == ("hub__new", "Mine")
-    assert one.changed_since(version) == ["hub"]
-    one.fix_names()
-    one.configure(list(config_of(server("hub")).servers.values()))
-    assert one.tools() == before
-    assert one.find("hub__new") == before[0]
 
 
 def test_invisible_characters_of_the_users_texts_do_not_leave() -> None:

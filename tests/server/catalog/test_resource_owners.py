@@ -178,12 +178,3 @@ def test_the_richest_template_reads_a_long_uri_a_few_times_at_most() -> None:
     parsed = parse_template("{x}a" * (MOST_EXPRESSIONS - 1) + "{x}b")
     assert parsed is not None
     assert not parsed.fits("a" * 1_000_000)  # `.*a.*a...` would take years
-
-
-@pytest.mark.parametrize(
-    ("template", "names"), [("{+any}", False), ("{scheme}://x", False), ("a{b}://", False), ("a://{b}", True)]
-)
-def test_a_template_that_begins_with_an_expression_names_no_scheme(template: str, names: bool) -> None:
-    parsed = parse_template(template)
-    assert parsed is not None
-    assert parsed.names_scheme is names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import threading
 import time
@@ -25,7 +24,7 @@ from foretool.server.catalog.search import Search
 from foretool.server.catalog.search_index import Index
 from foretool.server.config.settings import Settings
 from foretool.server.protocol.jsonrpc import raw
-from foretool.storage.records import Tool, ToolId, Usage
+from foretool.storage.records import Tool, Usage
 from foretool.storage.steps import Steps
 from tests.server.catalog.test_catalog import catalog as catalog_of
 from tests.server.catalog.test_catalog import config_of, listed
@@ -214,14 +213,6 @@ def test_what_changes_while_it_is_indexed_is_indexed_once_more() -> None:
     while not index.advance(0.0):
         pass
     assert index.pipeline.corpus.slot_of.keys() == {"calc__sub", "calc__div"}
-
-
-def test_tools_that_the_store_remembers_are_indexed() -> None:
-    one = catalog_of(FakeUpstream("calc"))
-    data = json.dumps(tool("add", "Adds")).encode()
-    one.load("calc", [Tool(ToolId("calc__add"), "calc", "add", data, "h1", 12)])
-    one.settle()
-    assert "calc__add" in Index(one).update().corpus.slot_of
 
 
 def test_tools_of_an_upstream_that_left_the_config_leave_the_index() -> None:
