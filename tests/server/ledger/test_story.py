@@ -26,15 +26,6 @@ def call(session: str, at: float, tool: str = CALC, *, hidden: bool = False) -> 
     return Call(session, at, tool, "calc", "name", hidden, "ok", 1.0, True, "")  # type: ignore[arg-type]
 
 
-def test_a_long_conversation_is_cut_but_keeps_its_list(store: Store) -> None:
-    store.sessions.add_exposure(Exposure("s", 1.0, "growing", 1, (CALC,), 300, "list"))
-    store.calls.record([call("s", 1000.0 + at) for at in range(40)])
-    missed = replace(MISS, session="s", at=1020.5, tool=WEATHER, call=0, exposure=1)
-    story = read_story(store, missed)
-    assert [step.kind for step in story] == ["list", *["call"] * 12, "miss", "call", "call", "call"]
-    assert [step.at for step in story] == sorted(step.at for step in story)
-
-
 def test_the_searches_that_a_miss_pays_for_are_told_however_many_calls_came_between(store: Store) -> None:
     for at, task in ((900.0, "of another need"), (1000.5, "in vain"), (1000.7, "at last")):
         store.discoveries.add(Discovery("s", at, task, (), None, "high", (), 40, 1.0))

@@ -57,12 +57,6 @@ def test_one_that_holds_is_left_alone_and_a_few_outcomes_move_it_little() -> Non
     assert 0.45 < fifty.first(0.9) < 0.75
 
 
-def test_the_first_tool_and_the_first_five_are_put_right_each_by_its_own_outcomes() -> None:
-    second = [outcome(at, 0.8, 2) for at in range(50)]
-    known = fit_calibration(second).map
-    assert known.first(0.8) < 0.4 and known.shown(0.8) > 0.9
-
-
 def test_neither_one_tool_nor_a_task_that_repeats_decides_for_all_others() -> None:
     others = [outcome(at, 0.6, None if at % 2 else 1) for at in range(40)]
     always = [outcome(at, 0.6, 1, "called_by_its_own_text") for at in range(40, 640)]

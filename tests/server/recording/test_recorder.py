@@ -37,20 +37,6 @@ MISS = Miss(
 EXPOSURE = Exposure(SESSION.key, 1.5, "frozen", 1, (ToolId("a__b"),), 10, "list")
 
 
-def test_a_batch_is_written_at_commit_with_each_miss_at_its_call() -> None:
-    store, _ = failing_store()
-    recorder = Recorder(store, live_config(), time.time)
-    recorder.begin_session(SESSION)
-    recorder.call(CALL)
-    recorder.call(changed(CALL, tool=ToolId("c__d")), [changed(MISS, tool="c__d")])
-    recorder.miss(changed(MISS, noticed="unknown_name"))
-    assert store.calls.recent(-1) == []
-    recorder.commit()
-    assert [call.tool for call in store.calls.recent(-1)] == ["c__d", "a__b"]
-    assert {miss.noticed: miss.call for miss in store.calls.misses(0.0)} == {"call": 2, "unknown_name": 0}
-    assert recorder.backlog.waiting == 0
-
-
 def test_a_miss_is_revised_whether_it_waits_or_is_on_record() -> None:
     store, connection = failing_store()
     recorder = Recorder(store, live_config(), time.time)

@@ -13,7 +13,6 @@ from foretool.server.trust.approvals import (
     describe_held,
     hash_value,
     is_same,
-    judge_definitions,
     launch_of,
     of_launch,
     say_waiting,
@@ -23,7 +22,6 @@ from foretool.server.trust.approvals import (
     why_held,
 )
 from foretool.storage.records import Definition, HeldHead, Tool, ToolId
-from foretool.storage.steps import finish
 
 CITY = {"city": {"type": "string", "description": "a city"}}
 BASE = tool("forecast", "Tells the weather", CITY, annotations={"readOnlyHint": True})
@@ -119,21 +117,6 @@ def test_an_output_schema_that_changed_is_not_promised_any_more() -> None:
     assert found is not None
     assert "outputSchema" not in json.loads(found.value)
     assert found.hash == hash_value(found.value)
-
-
-def test_each_tool_is_judged_by_its_own_approvals() -> None:
-    same, changed, new, blocked = (listed({**BASE, "name": name}) for name in ("same", "changed", "new", "blocked"))
-    old = listed({**BASE, "name": "changed", "description": "old"})
-    judging = judge_definitions(
-        [same, changed, new, blocked],
-        {"same": [same.hash], "changed": [old.hash]},
-        {"blocked": [blocked.hash]},
-        lambda name: [old],
-        stand_in_tool,
-    )
-    judged = finish(judging)
-    assert [each.hash for each in judged.served] == [same.hash, old.hash]
-    assert [(each.name, each.effect) for each in judged.held] == [("changed", "kept"), ("new", "new")]
 
 
 def test_a_text_is_the_same_whatever_stands_around_it() -> None:

@@ -100,13 +100,6 @@ def test_deny_beats_allow_in_either_place(entry: dict[str, Any], profile: dict[s
     assert bool(decision.verdict.denied) is bool(decision.verdict.lift) is denied
 
 
-def test_a_class_spares_what_is_marked_harmless() -> None:
-    found = reach({"deny": ["@destructive"]})
-    assert found.finds(made(destructiveHint=False)) and found.finds(made(readOnlyHint=True))
-    found = reach({"deny": ["@write"]})
-    assert not found.finds(made(destructiveHint=False)) and found.finds(made(readOnlyHint=True))
-
-
 @requirement("trust:policy:rules")
 def test_a_rule_for_an_exposed_name_means_the_tool_that_lost_this_name_to_another() -> None:
     renamed = changed(made(), id=ToolId("disk__wipe_3f2a1b"))
