@@ -35,6 +35,23 @@ def listed(*tools: Any) -> list[Any]:
     return [raw(tool(each) if isinstance(each, str) else each) for each in tools]
 
 
+def test_a_list_that_is_read_in_steps_takes_its_place_as_a_whole() -> None:
+    one = catalog(FakeUpstream("calc"))
+    one.replace("calc", listed("add", "sub"), "old")
+    names = [f"t{at}" for at in range(100)]
+    steps = one.replace_in_steps("calc", listed(*names), "new", admit_all)
+    count = 0
+    with pytest.raises(StopIteration) as ended:
+        while True:
+            next(steps)
+            count += 1
+            assert [each.id for each in one.tools()] == ["calc__add", "calc__sub"]
+            assert one.texts.instructions("calc") == "old"
+    assert ended.value.value is True
+    assert count > 100  # at least one for each tool
+    assert {each.name for each in one.tools()} == set(names)
+
+
 def test_a_list_whose_reading_is_broken_off_changes_nothing() -> None:
     one = catalog(FakeUpstream("calc"))
     one.replace("calc", listed("add"))
