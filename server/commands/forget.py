@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.server import packs
 from foretool.server.commands import output
@@ -109,6 +110,8 @@ def command(
         return complain(f"forget: {config.storage} does not exist; nothing is on record", WRONG)
     with open_store(config.storage, busy_ms=_BUSY_MS) as store:
         found = store.forgetting.forget(selection, dry=True)
+        if not selection.everything and (vectors := store.vectors.count(_digests_of(found.tasks))):
+            found = replace(found, counts={**found.counts, "vectors": found.counts.get("vectors", 0) + vectors})
         if not found.counts and person:
             _say_who_is_known(store, person, as_json=as_json)
         if not found.counts or dry_run:

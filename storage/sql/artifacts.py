@@ -195,6 +195,10 @@ class VectorStore(Subject):
         self._database.write_all("DELETE FROM vectors WHERE digest = ?", ((digest,) for digest in digests))
         return before - self._count()
 
+    def count(self, digests: Collection[bytes]) -> int:
+        """Return how many vectors these texts have, of every encoder."""
+        return sum(digest in digests for (digest,) in self._database.rows("SELECT digest FROM vectors"))
+
     def _count(self) -> int:
         return int(self._database.rows("SELECT count(*) FROM vectors")[0][0])
 

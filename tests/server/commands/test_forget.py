@@ -22,6 +22,7 @@ from stored_records import CALL, DISCOVERY, SESSION
 from foretool.fleet.people import grants as module
 from foretool.fleet.people.grants import Grant, Grants
 from foretool.fleet.people.issuer import principal_of
+from foretool.retrieval.corpus import digest_query
 from foretool.server.commands.forget import _NOUNS
 from foretool.server.commands.group import run
 from foretool.server.config.loader import load
@@ -66,6 +67,16 @@ def test_what_was_counted_is_deleted_and_leaves_no_byte(config: Path, capsys: py
     assert tasks(config) == ["feed the cat"]
     for each in load(config).storage.parent.glob("foretool.sqlite3*"):
         assert b"project falcon" not in each.read_bytes()
+
+
+@requirement("trust:data:forget")
+def test_a_dry_run_counts_what_is_then_deleted(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(load(config).storage) as store:
+        store.vectors.save("encoder", {digest_query(FALCON): b"1234", b"of another text": b"1234"})
+    assert forget(config, "--text", "project falcon", "--dry-run", "--json") == 0
+    counted = json.loads(capsys.readouterr().out)["counts"]
+    assert forget(config, "--text", "project falcon", "--yes", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == counted == {"discoveries": 1, "prompts": 1, "vectors": 1}
 
 
 @requirement("trust:data:forget")
