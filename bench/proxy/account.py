@@ -25,6 +25,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -243,11 +244,12 @@ class Place:
             self.schemas |= {self.names[f"{server}/{tool['name']}"]: tool["inputSchema"] for tool in tools}
 
     def end_proxies(self, how: signal.Signals) -> None:
-        """End every proxy; the open windows go on with another one."""
+        """End every proxy, and wait until it has ended; the open windows go on with another one."""
         for proxy in self.ask("status")["proxies"]:
-            if proxy["is_running"]:
-                with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
+                while proxy["is_running"]:
                     os.kill(proxy["pid"], how)
+                    time.sleep(0.1)
 
     def discoveries(self) -> list[int]:
         """The ids of all searches on record, in order."""
