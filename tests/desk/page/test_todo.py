@@ -55,7 +55,7 @@ def test_a_tool_is_told_with_all_its_misses_and_one_that_never_worked_is_not_to_
         down = replace(missed, tool="sky__moon", change="pin sky__moon")
         lost = Call("s1", now, ToolId("sky__moon"), "sky", "bridge", True, "lost", 1.0, True, "")
         again = replace(missed, cause="offline", change="foretool doctor sky", at=now + 1)
-        store.calls.record([lost], [missed, again, *(replace(down, at=now + at) for at in range(3))])
+        store.calls.record([lost] * 3, [missed, again, *(replace(down, at=now + at) for at in range(3))])
     page = read_overview(config, ALL)
     (show,) = [each for each in page.todo if each.what.startswith("List ")]
     assert (show.what, show.why) == (f"List {WEATHER} always", "missed 2 times")
