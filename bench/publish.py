@@ -28,10 +28,10 @@ HEAD: Final = """\
 What foretool claims, with the figures, what they were measured against, and the command that prints them again; made
 from `bench/results/` by `python -m bench.publish`. A date and a commit say when; † the code has changed since.
 
-Everything ran on two virtual cores with 24 GiB, Python 3.11 and Linux. The other proxies run from their own packages,
-driven by scripts (peerbench) outside this repository; the data sets are outside too. *Default install* means `pip
-install` without extras, with the encoder that comes with it (minilm-tools). Hit@1 is the share of queries with a needed
-tool first; square brackets hold 95 % intervals.
+Everything ran on two virtual cores with 24 GiB, Python 3.11 and Linux. The other proxies run from their own packages;
+the scripts that drive them (peerbench) and the data sets are outside this repository. *Default install* means `pip
+install` without extras, with its encoder (minilm-tools). Hit@1 is the share of queries with a needed tool first; square
+brackets hold 95 % intervals.
 """
 
 
