@@ -498,7 +498,7 @@ def _read_enrich(
         file = path.parent / expand_tilde(expanded["model"], home_folder(environ))
         return msgspec.structs.replace(entry, **{**expanded, "model": str(absolute(file))})
     problem = 'expected the address of an OpenAI-compatible API, like "http://127.0.0.1:11434/v1"'
-    _check_model(expanded, here, f"{problem}, or none and a file of weights ({_WEIGHTS}) as `model`")
+    _check_model(entry, expanded, here, f"{problem}, or none and a file of weights ({_WEIGHTS}) as `model`")
     return msgspec.structs.replace(entry, **expanded)
 
 
@@ -507,14 +507,15 @@ def _read_judge(entry: JudgeEntry | None, here: jsonc.Path, environ: Mapping[str
         return None
     expanded = {key: Expansion(environ, (*here, key)).text(getattr(entry, key)) for key in ("url", "model", "key")}
     problem = 'expected the address of an API, like "http://127.0.0.1:11434/v1" or one that ends with "/systemone"'
-    _check_model(expanded, here, problem)
+    _check_model(entry, expanded, here, problem)
     return msgspec.structs.replace(entry, **expanded)
 
 
-def _check_model(expanded: Mapping[str, str], here: jsonc.Path, problem: str) -> None:
+def _check_model(entry: EnrichEntry | JudgeEntry, expanded: Mapping[str, str], here: jsonc.Path, problem: str) -> None:
     """Raise `Invalid` for a model that is no API's. `problem`: what its address should be."""
     if not expanded["url"].startswith(("http://", "https://")):
-        raise Invalid((*here, "url"), f"{problem}; found {printable_line(expanded['url'][:60])!r}")
+        # As it is written: the value of a variable may be a secret.
+        raise Invalid((*here, "url"), f"{problem}; found {printable_line(entry.url[:60])!r}")
     if not expanded["model"]:
         raise Invalid((*here, "model"), "expected the name of a model, found none; write what the API calls it")
 

@@ -92,6 +92,7 @@ def test_what_is_missing_is_said_in_one_line(tmp_path: Path, capsys: pytest.Capt
     capsys.readouterr()
     for entry, said in (
         ({"url": "ollama", "model": "m"}, "foretool.enrich.url: expected the address"),
+        ({"url": "${HOME}", "model": "m"}, "found '${HOME}'"),
         ({"url": "http://127.0.0.1:1"}, "foretool.enrich.model: expected the name"),
         ({"urls": "x"}, "foretool.enrich.urls"),
     ):
