@@ -179,14 +179,16 @@ class Session:
         """Note what another proxy has recorded of this session, one event after the other: that a text named tools,
         that the client searched, or that it called a tool. A list is `ToolList.recall`'s to note."""
         chat = self.conversations.whole
-        self.conversations.are_recalled = True
         if isinstance(event, Exposure):
             if event.reason == "prompt":
                 chat.note_prompt((), event.at)
             chat.note_hint(tool for tool in event.tools if not self.list.sees(tool))
         elif isinstance(event, Call):
+            if event.via == "name" and self.list.is_for_page(event.tool):
+                return
             chat.pursuit_of(event.discovery).use([event.tool], event.discovery)
-            chat.note_call(event.tool, event.upstream, event.at)
+            if event.outcome != "refused":
+                chat.note_call(event.tool, event.upstream, event.at)
         else:
             chat.note_task(tuple(event.task.splitlines()), event.at)
             matches = [match.tool for match in event.matches]
@@ -196,6 +198,7 @@ class Session:
         """Note what was missed, once all that was searched for and called is recalled. A search is in vain only if that
         is on record, and a call of what it showed takes that back."""
         chat = self.conversations.whole
+        self.conversations.are_recalled = True
         rows = {miss.discovery: miss for miss in misses if miss.noticed in ("search", "nothing_found")}
         for pursuit in chat.pursuits:
             for recent in pursuit.searches:

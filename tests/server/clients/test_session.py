@@ -354,3 +354,21 @@ def test_what_was_searched_for_before_another_proxy_costs_what_it_would_have_cos
         ("search", 1, 50),
         ("discovery", 1, 50),
     ]
+
+
+@requirement("windows:failover")
+def test_a_refused_call_leaves_no_trace_in_the_conversation_at_another_proxy_either() -> None:
+    goes = session(ADD.id)
+    for tool, outcome in ((ADD, "ok"), (SUB, "refused")):
+        goes.recall(Call("k", 1.5, tool.id, "calc", "name", False, outcome, 1.0, True, ""))
+    goes.recall_misses([])
+    assert list(goes.conversations.whole.history) == [ADD.id]
+
+
+@requirement("windows:failover")
+def test_what_hints_named_counts_in_a_chat_of_another_proxy_though_nothing_was_called_lately() -> None:
+    goes = session(ADD.id)
+    goes.conversations.whole.hinted.add(SUB.id)
+    goes.recall_misses([])
+    chat = goes.conversations.of("a-handle-of-that-proxy")
+    assert called(goes, SUB, "bridge", 1.0, chat)[0] == []
