@@ -121,6 +121,7 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
         raise BindError(problem)
     with watching(config, http=True) as watch, _open(config) as store:
         app = watch.make(config, store)
+        app.clients.serves_http = True
         transport = HttpServer(
             app.router,
             read_rules(config, address, app.issuer(config)),

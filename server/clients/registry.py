@@ -62,6 +62,8 @@ class ClientRegistry:
         self._clients: list[Client] = []
         self.is_ending = False
         """This process was asked to end: what is still open is lost, and its clients get an error."""
+        self.serves_http = False
+        """Clients come over HTTP, though none may be there now."""
         self.are_windows = False
         """The clients are windows that share this proxy: others may come, and each has capabilities of its own."""
 
@@ -86,8 +88,7 @@ class ClientRegistry:
 
     def _may_be_several_people(self) -> bool:
         settings = self._config.settings
-        is_over_http = any(client.transport == "http" for client in self._clients)
-        return is_over_http and (len(settings.tokens) > 1 or settings.access is not None)
+        return self.serves_http and (len(settings.tokens) > 1 or settings.access is not None)
 
     def admitted(self, upstream: str) -> list[Client]:
         return [client for client in self._clients if self._upstreams.admits(client.profile, upstream)]
@@ -102,6 +103,7 @@ class ClientRegistry:
         `name`: that owner in words. `folder`: where a window works; `window`: its name, "" for every other client."""
         found = self._config.profile(profile, principal)
         client = Client(era, transport, found, principal, standalone, self._outbox, self, router)
+        self.serves_http = self.serves_http or transport == "http"
         client.folder, client.window = folder, window
         if window:
             client.earlier = self._recorder.sessions_of_window(window)
@@ -234,10 +236,11 @@ class ClientRegistry:
             return translate.forwardable(client.capabilities)
         union: dict[str, Any] = {}
         # A shell has gone in a moment, and the server may serve others then.
-        for each in (one for one in self._clients if not one.is_shell):
+        staying = [each for each in self._clients if not each.is_shell]
+        for each in staying:
             union = translate.unite(union, translate.forwardable(each.capabilities))
         # Windows are mostly of one client: what none of them can is not promised.
-        if union and self.are_windows:
+        if staying and self.are_windows:
             return union
         anything = translate.unite(union, translate.ANY_CLIENT)
         return {key: anything[key] for key in anything if key != "roots" or not self._may_be_several_people()}

@@ -63,6 +63,8 @@ class Line:
         """Set when somebody needs a connection."""
         self.lost = asyncio.Event()
         """Set when the current connection is lost or no longer needed."""
+        self.is_let_go = False
+        """The current connection has not failed, and another one takes its place."""
         self.failures = 0
         """Starts in a row that failed, on this line or on the one that it took over from."""
         self._waiting: deque[Request] = deque()
@@ -203,16 +205,17 @@ class Lines:
         """What the running process wrote in place of messages, in words; "" if it did not."""
         return next((text for connection in self.connections() if (text := connection.noise)), "")
 
-    def tell_again(self) -> bool:
+    def tell_again(self, *, even_called: bool) -> bool:
         """Let go of a legacy connection that was told of less than what clients can do by now: it is made again, and
-        told. Returns whether there was one."""
+        told. Returns whether there was one. `even_called`: also where a client has sent a request on it."""
         line = self._by_era["legacy"]
         connection = line.ready
-        if connection is None or connection.in_flight:
+        if connection is None or connection.in_flight or (connection.parties and not even_called):
             return False
         if unite(connection.declared, self._capabilities("legacy")) == connection.declared:
             return False
         log.info("upstream %r: it is started again, because a client has come that can do more", self._name)
+        line.is_let_go = True
         line.lost.set()
         return True
 
@@ -254,7 +257,8 @@ class Lines:
                 await line.lost.wait()
                 if not line.is_waited_for:
                     line.wanted.clear()  # set before this connection was ready
-                line.failures = 0 if now() - began > _STABLE_S else line.failures + 1
+                is_well = line.is_let_go or now() - began > _STABLE_S
+                line.failures = 0 if is_well else line.failures + 1
             self._drop(line)
             is_refused = self.speaks.get(line.era) is False and not line.is_waited_for
             if is_refused:
@@ -264,7 +268,7 @@ class Lines:
 
     async def _connect(self, line: Line) -> None:
         self._events.on_starting()
-        line.lost = asyncio.Event()
+        line.lost, line.is_let_go = asyncio.Event(), False
         connection = line.connection = self._make_connection(line.era, self._events)
         link = connection.link = await self._open_link(connection, line.era)
         try:

@@ -272,9 +272,8 @@ class Upstream:
     def tell_again(self) -> None:
         """Start it again if a client has come that can do more than it was told, unless somebody's work might be lost
         for nothing: nobody has called it since its start, or its list is known to depend on it."""
-        is_worth_it = self.lists_by_client or self.used_at < self.up_at
-        if self.state is State.READY and is_worth_it and self._times_told_again < _MOST_TOLD_AGAIN:
-            self._times_told_again += self.lines.tell_again()
+        if self.state is State.READY and self._times_told_again < _MOST_TOLD_AGAIN:
+            self._times_told_again += self.lines.tell_again(even_called=self.lists_by_client)
 
     async def run(self) -> None:
         """Serve until `stop` is called or the task is cancelled."""

@@ -375,17 +375,29 @@ async def test_over_http_every_client_is_asked_what_it_can_answer_and_refused_wh
     }
 
 
+@requirement("question:capability-each")
+async def test_what_no_window_can_is_not_promised_to_a_server() -> None:
+    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
+        stage.app.clients.are_windows = True
+        for client in (stage.client, stage.connect()):
+            await client.initialize(capabilities={})
+        assert stage.app.clients.capabilities("legacy") == {}
+
+
 @requirement("question:whose")
 @on_the_real_clock
 async def test_where_several_people_may_come_no_server_is_told_the_folders_of_one() -> None:
     """It would keep them, and show them to the next or work in them for the next."""
     upstream = Curious("calc")
     tokens = [{"name": name, "token": f"{name} holds this token of 32 letters", "profiles": ["*"]} for name in "ab"]
-    async with http_over(upstream, insecure_loopback=True, tokens=tokens) as (_, http):
+    async with http_over(upstream, insecure_loopback=True, tokens=tokens) as (stage, http):
         caller = await Caller(http, capabilities={"roots": {}}).greet("ann")
         caller.answers |= ANSWERS
         await caller.ask("tools/call", call("roots/list"))
         declared = (await upstream.asked("initialize")).params["capabilities"]
+        for client in stage.app.clients:
+            stage.app.clients.remove(client)
+        assert "roots" not in stage.app.clients.capabilities("legacy"), "nobody is there, and several may come"
     assert "roots" not in declared and caller.questions == []
     assert "several people" in upstream.told[0]["error"]["message"]
 

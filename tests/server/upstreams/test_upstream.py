@@ -9,8 +9,8 @@ import pytest
 from fakes import PATIENCE_S, FakeUpstream
 from running_upstream import called, running
 
-from foretool.server.protocol.jsonrpc import Message
-from foretool.server.upstreams.connection import Lost, Reply, Request
+from foretool.server.protocol.jsonrpc import Message, raw
+from foretool.server.upstreams.connection import Lost, Party, Reply, Request
 
 pytestmark = pytest.mark.anyio
 
@@ -74,3 +74,20 @@ async def test_it_can_be_stopped_at_any_moment_of_its_start(turns: int) -> None:
             for _ in range(turns):
                 await asyncio.sleep(0)
     assert fake.links == []
+
+
+@pytest.mark.parametrize("by", ["nobody", "a client"])
+async def test_it_is_started_again_for_a_client_that_can_do_more_unless_one_has_called_it(by: str) -> None:
+    """Also where the call came before the start, and has started it."""
+    fake, can = FakeUpstream("calc", ["add"]), dict[str, Any]()
+    async with running(fake, capabilities=lambda era: dict(can)) as (upstream, _):
+        replies: list[Reply] = []
+        party = Party("", "") if by == "a client" else None
+        upstream.request("legacy", Request("tools/call", {"name": raw("add")}, replies.append, party=party))
+        await asyncio.sleep(1)
+        can["elicitation"] = {}
+        upstream.tell_again()
+        assert len(replies) == 1
+        await asyncio.sleep(5)
+        assert upstream.lines.ready() and not upstream.has_failed
+    assert fake.starts == (1 if by == "a client" else 2)
