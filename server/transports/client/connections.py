@@ -118,8 +118,10 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
 
     def _rest(self, seconds: float) -> None:
         """Do not read for so long."""
-        if self._resting is None and not self.transport.is_closing():
-            self.transport.pause_reading()
+        if self.transport.is_closing():
+            return
+        self.transport.pause_reading()  # also where uvicorn has begun to read again meanwhile
+        if self._resting is None:
             self._resting = self.loop.call_later(seconds, self._end_rest)
 
     def _end_rest(self) -> None:
