@@ -114,7 +114,8 @@ class ToolLookup:
         if exchange.client.transport == "stdio" or self._upstreams.admits(exchange.client.profile, tool.upstream):
             return tool  # whoever starts us chooses the profile, so `Admission` says what it lacks
         refusal = self._refuse_unknown(call)
-        assert isinstance(refusal.missed, Miss)
+        if not isinstance(refusal.missed, Miss):
+            return refusal  # by its name it may be of a server of this profile that has yet to list its tools
         # The miss is the same as that of a name which no server has, but for what the user reads of it.
         suggested = f"; {refusal.missed.change}" if refusal.missed.recovered == "suggested" else ""
         change = f"add {tool.upstream!r} to the servers of profile {exchange.client.profile.name!r}{suggested}"
