@@ -438,7 +438,7 @@ class Recorder:
         Raises `StorageError`."""
         if not self._active or self.backlog.is_failing:
             return
-        for key in self._active & self._store.sessions.unnamed():
+        for key in self._store.sessions.unnamed(self._active):
             person, session = self._people.get(key, _UNKNOWN)
             if session is not None:
                 self._store.sessions.name_again(session, person.principal)

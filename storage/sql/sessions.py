@@ -99,9 +99,11 @@ class SessionStore(Subject):
             (session, person, int(learns), at),
         )
 
-    def unnamed(self) -> set[str]:
-        """Return the sessions whose person was forgotten."""
-        return {session for (session,) in self._database.rows("SELECT session FROM session_people WHERE person = ''")}
+    def unnamed(self, keys: Collection[str]) -> set[str]:
+        """Return those of these sessions whose person was forgotten."""
+        among = f"session IN ({self._database.json_strings})"
+        sql = f"SELECT session FROM session_people WHERE {among} AND person = ''"  # noqa: S608
+        return {session for (session,) in self._database.rows(sql, (encode_json(list(keys)),))}
 
     def name_again(self, session: SessionRecord, person: str) -> None:
         """Keep again whose a session is that was forgotten and goes on; nothing of it is learned from."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
@@ -51,6 +50,8 @@ def is_full(path: Location) -> bool:
 def require_place(path: Path) -> None:
     """Raise `StorageError` if a file that is not there yet cannot be created: a folder is made there and removed again.
     Permissions alone say too little: a disk may be read-only, and /proc takes no files from anybody."""
+    import tempfile  # takes 2 ms, which a proxy whose file is there does not need
+
     nearest = next(parent for parent in path.parents if parent.exists())
     try:
         os.rmdir(tempfile.mkdtemp(dir=nearest, prefix=".foretool-"))  # noqa: PTH106  # the same, without a second object
