@@ -27,6 +27,7 @@ from foretool.server.config.addresses import Address, parse_address
 from foretool.server.config.tokens import digest
 from foretool.server.transports.client.http import HttpServer
 from foretool.server.transports.client.http_rules import read_rules
+from foretool.storage.records import AuditFilter
 
 pytestmark = [pytest.mark.anyio, on_the_real_clock]
 
@@ -172,7 +173,7 @@ async def test_a_token_reaches_the_servers_of_its_profile_alone(era: str) -> Non
 @requirement("trust:http:other-tools")
 @pytest.mark.parametrize("bridge", ["", "call_tool", "call_tool_write"])
 async def test_the_tools_of_other_profiles_are_answered_like_tools_that_do_not_exist(bridge: str) -> None:
-    async with tenants() as at:
+    async with tenants(audit=True) as at:
 
         async def said_of(name: str) -> str:
             if bridge:
@@ -182,9 +183,10 @@ async def test_the_tools_of_other_profiles_are_answered_like_tools_that_do_not_e
             return json.dumps(await at.reply(at.modern(ALICE, "/mcp/work", "tools/call", **params)))
 
         there, absent = await said_of("mail__send"), await said_of("mail__sent")
-        (refused,) = [each for each in at.stage.store.calls.recent(5) if each.outcome == "refused"]
+        audited = [(each.target, each.outcome) for each in at.stage.store.audit.find(AuditFilter(), 5)]
+        assert at.stage.calls() == [], "the page shows them to others of the profile"
     assert there.replace("mail__send", "NAME") == absent.replace("mail__sent", "NAME")
-    assert (refused.tool, at.upstreams[1].calls) == ("mail__send", [])
+    assert (audited, at.upstreams[1].calls) == ([("mail__send", "refused")], [])
 
 
 @requirement("trust:http:bound-state")
