@@ -125,6 +125,8 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
     "serving.clear_failure": lambda store: store.serving.clear_failure("dead", "e"),
     "sessions.begin": lambda store: store.sessions.begin(replace(SESSION, started_at=NOW)),
     "sessions.name_person": lambda store: store.sessions.name_person("s1", "sub:1", learns=True, at=NOW),
+    "sessions.unnamed": lambda store: store.sessions.unnamed({"p1", "p2"}),
+    "sessions.name_again": lambda store: store.sessions.name_again(replace(SESSION, key="p1"), "sub:2"),
     "sessions.end": lambda store: store.sessions.end("s1", NOW),
     "sessions.first_at": lambda store: store.sessions.first_at(),
     "sessions.add_exposure": lambda store: store.sessions.add_exposure(replace(EXPOSURE, at=NOW)),
@@ -158,7 +160,7 @@ OFF_LOOP: Final = {
     "retention": "touch_vectors prune",
     "sessions": "people get recent ended conversations",
     "tasks": "steps",
-    "vectors": "load missing forget known",
+    "vectors": "load missing forget known count",
     "wordings": "save remove",
 }
 """By subject, the methods that commands, pages, the learner and threads call: they may read the whole log."""
