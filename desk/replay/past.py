@@ -20,7 +20,7 @@ from msgspec import Struct
 from foretool.storage.opening import open_past_database
 from foretool.storage.records import Artifact, Call, ClientRecord, Event, Miss, Prompt, Statistics, ToolId, Usage
 from foretool.storage.sql.artifacts import ArtifactStore
-from foretool.storage.sql.calls import CallStore
+from foretool.storage.sql.calls import FEWEST_FAILED, CallStore
 from foretool.storage.sql.sessions import SessionStore
 from foretool.storage.store import Store
 
@@ -142,7 +142,9 @@ class _PastCalls(CallStore):
         latest = self._outcomes[-limit:]
         self._outcomes = latest
         judged = [(tool, outcome) for tool, outcome in latest if outcome not in ("refused", "cancelled")]
-        return {tool for tool, _ in judged} - {tool for tool, outcome in judged if outcome == "ok"}
+        calls = Counter(tool for tool, _ in judged)
+        tried = {tool for tool in calls if calls[tool] >= FEWEST_FAILED}
+        return tried - {tool for tool, outcome in judged if outcome == "ok"}
 
     def counted_usage(self) -> list[Usage]:
         return self._add_before(super().counted_usage())

@@ -111,7 +111,7 @@ _ALL_AT_ONCE = "session IN (SELECT key FROM sessions WHERE {})"
 _ONE_BY_ONE = "EXISTS (SELECT 1 FROM sessions WHERE sessions.key = misses.session AND {})"
 """Sessions of the latest misses: each is looked for by its key until there are enough misses."""
 
-_FEWEST_FAILED: Final = 3
+FEWEST_FAILED: Final = 3
 """With fewer calls, all of which failed, nobody knows whether a tool works."""
 _FAILING = """
 SELECT tool FROM (SELECT tool, outcome FROM calls ORDER BY id DESC LIMIT ?) AS latest
@@ -296,7 +296,7 @@ class CallStore(Subject):
     def failing(self, limit: int) -> set[ToolId]:
         """Return the tools that failed at each of several calls, as far as these are among the latest `limit` calls.
         One call fails for wrong arguments, or because its client cannot be asked."""
-        return {ToolId(tool) for (tool,) in self._database.rows(_FAILING, (limit, _FEWEST_FAILED))}
+        return {ToolId(tool) for (tool,) in self._database.rows(_FAILING, (limit, FEWEST_FAILED))}
 
     def miss(self, id: int) -> Miss | None:
         return MISSES.find(self._database, "WHERE id = ?", (id,))

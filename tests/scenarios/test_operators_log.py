@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,5 +91,10 @@ def read_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
         for token in (ANN, ANN, BOB):
             headers = {"authorization": f"Bearer {token}", "accept": "application/json, text/event-stream"}
             assert httpx2.post(f"{home}/mcp", json=INITIALIZE, headers=headers, timeout=60).status_code == 200
-        run(["status", "--config", str(path)])
-        return " ".join(capsys.readouterr().out.split())
+        for _ in range(100):
+            run(["status", "--config", str(path)])
+            said = " ".join(capsys.readouterr().out.split())
+            if "serves on" in said:  # a proxy writes its state behind its answers
+                break
+            time.sleep(0.1)
+        return said
