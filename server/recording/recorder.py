@@ -328,8 +328,8 @@ class Recorder:
         )
         self._people: OrderedDict[str, tuple[Person, SessionRecord | None]] = OrderedDict()
         """By session: who it is of, and what is on record of it."""
-        self._active: set[str] = set()
-        """Sessions that did something since `name_forgotten` looked."""
+        self._active: dict[str, float] = {}
+        """By session that did something since `name_forgotten` looked: when the first of it began."""
         self._asks_in_vain = False
 
     def now(self) -> float:
@@ -355,7 +355,7 @@ class Recorder:
         return translate.argument_shape(arguments)
 
     def call(self, call: Call, misses: Sequence[Miss] = ()) -> None:
-        self._active.add(call.session)
+        self._active.setdefault(call.session, call.at)
         self.backlog.add(call, self._audit(call) if self._config.settings.audit else None, misses)
 
     def audit(self, call: Call) -> None:
@@ -374,7 +374,7 @@ class Recorder:
         )  # fmt: skip
 
     def miss(self, miss: Miss) -> None:
-        self._active.add(miss.session)
+        self._active.setdefault(miss.session, miss.at)
         self.backlog.add_miss(miss)
 
     def settle(self, new: Sequence[Miss], changed: Sequence[tuple[Miss, Miss | None]]) -> None:
@@ -400,7 +400,7 @@ class Recorder:
 
     def discovery(self, discovery: Discovery) -> int:
         """Record a discovery; return its id as `exposure` does."""
-        self._active.add(discovery.session)
+        self._active.setdefault(discovery.session, discovery.at)
         return self.backlog.identified(partial(self._store.discoveries.add, discovery))
 
     def name_discovery(self, id: int, handle: str) -> None:
@@ -440,7 +440,8 @@ class Recorder:
             return
         for key in self._store.sessions.unnamed(self._active):
             person, session = self._people.get(key, _UNKNOWN)
-            if session is not None:
+            # What it did may have been forgotten too.
+            if session is not None and any(self.latest_of_session(key, self._clock() - self._active[key] + 1.0)):
                 self._store.sessions.name_again(session, person.principal)
         self._active.clear()
 

@@ -70,7 +70,12 @@ class RefusalLog:
             del self._counts[address]
             if count:
                 self._counts[address] = now, 0
-                log.warning("refused %d more tokens from %s in %.0f s", count, address or "the socket", now - since)
+                log.warning(
+                    "refused the tokens of %d more requests from %s in %.0f s",
+                    count,
+                    address or "the socket",
+                    now - since,
+                )
 
 
 class Door:
@@ -97,7 +102,7 @@ class Door:
         try:
             return await self._identify(request, authorization)
         except RequestRefused as error:
-            if authorization:
+            if authorization and error.status in (401, 403):
                 self._refusals.note(request.connection.source, f"{error.status}: {error}", time.monotonic())
             raise
 
