@@ -262,11 +262,12 @@ class Upstream:
 
     def note_tools(self, before: Collection[ToolId], now: Collection[ToolId]) -> None:
         """Note which tools it lists, and which were known of it. Commands start servers as for a client that can do
-        everything."""
+        everything, and then some more may be known; a version that has other tools lacks some and has new ones."""
         declared = next((each.declared for each in self.lines.ready()), {})
-        was_told = ANY_CLIENT if self._declared is None else self._declared
-        self._declared = declared
-        if before and set(before) != set(now) and declared != was_told:
+        was_told, self._declared = self._declared, declared
+        is_fewer = set(now) < set(before) and declared != ANY_CLIENT
+        is_other = bool(before) and set(before) != set(now) and declared != was_told
+        if is_fewer if was_told is None else is_other:
             self.lists_by_client = True
 
     def tell_again(self) -> None:

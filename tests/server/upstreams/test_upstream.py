@@ -11,6 +11,7 @@ from running_upstream import called, running
 
 from foretool.server.protocol.jsonrpc import Message, raw
 from foretool.server.upstreams.connection import Lost, Party, Reply, Request
+from foretool.storage.records import ToolId
 
 pytestmark = pytest.mark.anyio
 
@@ -91,3 +92,19 @@ async def test_it_is_started_again_for_a_client_that_can_do_more_unless_one_has_
         await asyncio.sleep(5)
         assert upstream.lines.ready() and not upstream.has_failed
     assert fake.starts == (1 if by == "a client" else 2)
+
+
+@pytest.mark.parametrize(("known", "starts"), [({"add", "sub", "ask"}, 2), ({"add", "old"}, 1)])
+async def test_one_that_lists_less_than_is_known_of_it_is_started_again_though_it_was_called(
+    known: set[str], starts: int
+) -> None:
+    """A new version, which has other tools, is not taken for one that asks what its clients can do."""
+    fake, can = FakeUpstream("calc", ["add", "sub"]), dict[str, Any]()
+    async with running(fake, capabilities=lambda era: dict(can)) as (upstream, _):
+        upstream.request("legacy", Request("tools/call", {"name": raw("add")}, print, party=Party("", "")))
+        await asyncio.sleep(1)
+        upstream.note_tools([ToolId(each) for each in known], [ToolId("add"), ToolId("sub")])
+        can["elicitation"] = {}
+        upstream.tell_again()
+        await asyncio.sleep(5)
+    assert fake.starts == starts
