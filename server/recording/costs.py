@@ -3,9 +3,9 @@
 A turn is one request of the model: a call, or a discovery. At each turn it reads the list again, and every answer and
 hint that came earlier in the same task. The full list would have been read at each call, and no discovery would have
 been needed. A call counts there only if it reached a server: of those that foretool refused nobody knows whether they
-would have been made. The list is as large as all tools were at that call (`Prices`); a program that calls and never
-lists, such as a script, would have read none of it. The log is added up part by part, by quarters of an hour, so that
-nobody has to read all of it; see `storage.sql.costs.CostStore`. The same words mean the same in
+would have been made. The list is as large as all tools were at that call (`Prices`); a program that calls and neither
+lists nor searches, such as a script, would have read none of it. The log is added up part by part, by quarters of an
+hour, so that nobody has to read all of it; see `storage.sql.costs.CostStore`. The same words mean the same in
 `bench/learning/costs.py`.
 
 `CostKeeper` adds up the log for `foretool status --stats` and the page in the background, a little at a time, in a
@@ -285,6 +285,7 @@ def _add_stretch(
         row.tasks += 1
         row.rated_tasks += at < rated_until
     said = task = 0
+    reads = listed > 0  # who neither lists nor searches would have read no list of all tools
     for turn in turns:
         row = _sum_of(found, turn.at, client)
         is_rated = bool(begins) and begins[0] <= turn.at < rated_until
@@ -292,7 +293,7 @@ def _add_stretch(
             # What was said before the first task was said for it.
             task, said = place, 0 if task else said
         if turn.kind == "list":
-            listed = turn.tokens
+            listed, reads = turn.tokens, True
         elif turn.kind == "miss":
             row.misses += 1
             row.rated_misses += turn.hidden and is_rated
@@ -312,13 +313,14 @@ def _add_stretch(
                 row.rated_calls += is_rated
                 row.rated_refused += is_rated and turn.outcome == "refused"
                 row.rated_hidden += is_rated and is_hidden
-                price = prices.at(turn.at) if listed else 0
+                price = prices.at(turn.at) if reads else 0
                 if turn.outcome != "refused" and price is not None:
                     row.priced += 1
                     row.full_tokens += price
                     row.rated_priced += is_rated
                     row.rated_full_tokens += is_rated * price
             else:
+                reads = True
                 row.discoveries += 1
                 row.rated_discoveries += is_rated
                 row.said_tokens += turn.tokens

@@ -186,6 +186,16 @@ def test_a_program_that_calls_and_never_lists_would_have_read_nothing_of_all_too
     assert (row.calls, row.read_tokens, row.full_tokens) == (1, 0, 0)
 
 
+def test_a_client_that_searches_in_place_of_listing_would_have_read_all_tools() -> None:
+    with open_store(":memory:") as store:
+        begin(store)
+        store.costs.add_size(DAY - 60, 25_000)
+        store.discoveries.add(Discovery("s1", DAY - 5, "add", (), None, "high", (), 300, 1.0))
+        store.calls.record([called(DAY, A)])
+        (row,) = read_costs(store, 0.0, DAY + 5, full=1000)
+    assert (row.calls, row.read_tokens, row.full_tokens) == (1, 300, 25_000)
+
+
 def test_a_call_that_foretool_refused_is_not_one_that_all_tools_would_have_cost() -> None:
     with open_store(":memory:") as store:
         begin(store)
