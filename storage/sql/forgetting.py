@@ -19,6 +19,7 @@ from foretool.storage.sql.calls import COUNTED, CallStore
 from foretool.storage.sql.costs import forget_sizes, reset_costs
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.retention import delete_unused, mend_references
+from foretool.storage.sql.sessions import intern_list
 from foretool.storage.sql.tables import row_key
 
 _OF_PERSON: Final = "SELECT session FROM session_people WHERE person = :person"
@@ -114,7 +115,10 @@ class ForgetStore(Subject):
                 found = self._find(table, *where, tasks)
                 if found and not dry:
                     self._count_down(table.name, found)
-                    database.run_all(f"DELETE FROM {table.name} WHERE {row_key(table.name)} = ?", found)  # noqa: S608
+                    if table.name == "exposures" and selection.names_tools_alone:
+                        self._take_out_of_lists()
+                    else:
+                        database.run_all(f"DELETE FROM {table.name} WHERE {row_key(table.name)} = ?", found)  # noqa: S608
                 if found:
                     counts[table.name] = len(found)
             # Last, because the sessions of a person are found by it.
@@ -162,6 +166,16 @@ class ForgetStore(Subject):
         for text, *_ in rows if table.task else ():
             tasks |= set(_tasks_of(table.name, text))
         return [tuple(key) for _, *key in rows]
+
+    def _take_out_of_lists(self) -> None:
+        """Take the selected tools out of the lists that clients were given. That a client was given a list, and how
+        many tokens it took, stays: other calls read it."""
+        forgotten = {name for (name,) in self._database.rows("SELECT name FROM forget_tools")}
+        query = f"SELECT id, tools FROM lists WHERE {_NAMES_TOOL.format(column='lists.tools')}"  # noqa: S608
+        for ident, tools in list(self._database.rows(query)):
+            left = intern_list(self._database, [tool for tool in json.loads(tools) if tool not in forgotten])
+            move = "UPDATE exposures SET list = (SELECT id FROM lists WHERE hash = ?) WHERE list = ?"
+            self._database.run(move, (left, ident))
 
     def _count_down(self, table: str, found: list[tuple[Any, ...]]) -> None:
         """Take calls and misses that are deleted out of the numbers of their tools, as far as they were counted."""

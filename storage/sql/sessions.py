@@ -15,6 +15,7 @@ from foretool.storage.records import (
     Exposure,
     Failure,
     SessionRecord,
+    ToolId,
     UpstreamState,
     WorkingSet,
 )
@@ -147,12 +148,8 @@ class SessionStore(Subject):
     def add_exposure(self, exposure: Exposure) -> int:
         if not self._repeated.leave_out([exposure]):
             return self._find_exposure(exposure)
-        tools = encode_json(exposure.tools)
-        digest = hashlib.sha256(tools.encode()).digest()
         with self._database.atomic():
-            self._database.run(
-                "INSERT INTO lists (hash, tools) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING", (digest, tools)
-            )
+            digest = intern_list(self._database, exposure.tools)
             head = (exposure.session, exposure.at, exposure.policy, exposure.epoch)
             return self._database.insert(_ADD_EXPOSURE, (*head, exposure.tokens, exposure.reason, digest))
 
@@ -221,6 +218,14 @@ class ClientLedger(Subject):
     def all(self) -> list[ClientRecord]:
         rows = self._database.rows(f"{_GET_CLIENTS} ORDER BY last_seen DESC, client, version")
         return [_read_client(row) for row in rows]
+
+
+def intern_list(database: Database, tools: Sequence[ToolId]) -> bytes:
+    """Keep a list of tools once, however many clients were given it; return its hash."""
+    written = encode_json(tools)
+    digest = hashlib.sha256(written.encode()).digest()
+    database.run("INSERT INTO lists (hash, tools) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING", (digest, written))
+    return digest
 
 
 def _exposure_key(exposure: Exposure) -> tuple[float | str | int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,11 @@ def test_a_server_is_forgotten_in_every_table_and_its_names_stay_taken(
     left = counts(path)
     # A discovery, a prompt and a step are of no tool unless it was found or selected.
     gone = {table for table, count in left.items() if count == 1}
-    assert {"calls", "misses", "exposures", "lists", "flows"} <= gone
+    assert {"calls", "misses", "flows"} <= gone
+    # That clients were given lists, and what these took, stays: other calls read them.
+    with closing(sqlite3.connect(path)) as database:
+        lists = {tools for (tools,) in database.execute("SELECT tools FROM lists")}
+    assert left["exposures"] == 2 and not any("bank" in tools for tools in lists)
     assert ("upstreams" in gone) == (not selection.tool)
     assert [each.tool for each in both.calls.usage()] == ["mail"]
     assert set(both.catalog.exposed_names()) == {"bank", "mail"}
