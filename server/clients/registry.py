@@ -6,8 +6,9 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from math import inf
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeGuard, get_args
 
 from foretool.server.clients.client import LEVELS, Client, Router
 from foretool.server.clients.exchange import Exchange, Outbox
@@ -170,15 +171,18 @@ class ClientRegistry:
         key, chat = session.record.key, session.conversations.whole
         searches, calls, misses = self._recorder.latest_of_session(key, GAP_S)
         given = self._recorder.exposures(key)
-        lists = [each for each in given if each.reason in _LISTS]
+        lists = [each for each in given if is_list(each)]
         texts = [each for each in given if each.reason in ("hint", "prompt")]
         begin = min([each.at for each in searches] + [each.at for each in calls], default=inf)
         chat.hinted.update(tool for each in texts if each.at < begin for tool in each.tools)
         before = [each for each in lists if each.at <= begin][:-1]  # the last of them is the list of the first search
         events: list[Exposure | Discovery | Call]
         events = [*lists[len(before) :], *(each for each in texts if each.at >= begin), *searches, *calls]
-        for event in sorted(events, key=lambda each: each.at):
-            if isinstance(event, Exposure) and event.reason in _LISTS:
+        in_order = sorted(events, key=lambda each: each.at)
+        for event, follows in zip_longest(in_order, in_order[1:]):
+            if is_list(event) and is_list(follows):
+                continue  # nothing was done with it, and reading a long list takes a tenth of a second
+            if is_list(event):
                 beside = (each for each in given if each.reason == "named" and each.at == event.at)
                 client.tools.recall(session.list, event, [tool for each in beside for tool in each.tools])
             else:
@@ -276,6 +280,11 @@ class ClientRegistry:
         elif len({each.principal for each in readers} | {each.principal for each in upstream.lines.parties()}) > 1:
             return []  # it may tell of the work of somebody who has left
         return [client for client in readers if client.era == "legacy" and client.wants_log(level)]
+
+
+def is_list(event: object) -> TypeGuard[Exposure]:
+    """Return whether what a session was given is a list, and no text that names tools."""
+    return isinstance(event, Exposure) and event.reason in _LISTS
 
 
 class Announcements:

@@ -71,7 +71,8 @@ def _print_details(details: MissDetails) -> None:
     miss = details.miss
     facts = [("when", output.when(miss.at)), *((each.name, each.text) for each in details.tell())]
     facts += [*_tell_fixes(details), *((each.name, each.text) for each in details.tell_end())]
-    if details.listed_now is not None and details.lifted != NAMED_NOW:  # which says where it stands
+    is_of_a_tool = details.listed_now is not None and miss.noticed != "unknown_name"
+    if is_of_a_tool and details.lifted != NAMED_NOW:  # which says where it stands
         facts.append(
             ("in the next list", "yes" if details.listed_now else "by its name" if details.named_now else "no")
         )

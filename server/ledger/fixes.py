@@ -525,7 +525,7 @@ class _Finder:
 
 def alias(catalog: Catalog, tool: Tool, name: str) -> Fix:
     change = ConfigChange(("servers", tool.upstream, "tools", tool.name, "name"), name)
-    return Fix("alias", f"name {tool.id} {catalog.overrides.exposed(tool.upstream, name)}", (change,))
+    return Fix("alias", f"let {tool.id} be called {catalog.overrides.exposed(tool.upstream, name)}", (change,))
 
 
 def _ask_doctor(server: str) -> Fix:

@@ -63,7 +63,7 @@ def test_a_hidden_tool_may_be_pinned_described_or_given_room(tmp_path: Path) -> 
     assert budget.what.startswith("raise list_tokens from 320 to ") and budget.list_tokens <= 450
     assert described.changes[0].value == "Phase of the moon on a day.\nUsed for: how full is it tonight?."
     *_, named = found(path, replace(HIDDEN, query="when is the eclipse")).fixes
-    assert named.what == "name sky__moon sky__moon_eclipse" and named.changes[0].keys[-2:] == ("moon", "name")
+    assert named.what == "let sky__moon be called sky__moon_eclipse" and named.changes[0].keys[-2:] == ("moon", "name")
 
 
 def test_a_tool_that_a_command_went_round_may_be_pinned_or_described_as_the_command(tmp_path: Path) -> None:
