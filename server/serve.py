@@ -76,7 +76,6 @@ async def serve_windows(config: Config, profile: str, first: socket.socket, when
     until we are asked to end. `when_ready` is called as soon as windows find us."""
     with watching(config) as watch, _open(config) as store:
         app = watch.make(config, store)
-        app.clients.are_windows = True
         identity = ProxyIdentity.own(config.path, profile, is_project=config.named_by == "project_config")
         sharing = Sharing(app.live, identity.folder, lambda: sorted(app.answering.server_requests.working_in_roots))
         windows = Windows(

@@ -65,8 +65,6 @@ class ClientRegistry:
         """This process was asked to end: what is still open is lost, and its clients get an error."""
         self.serves_http = False
         """Clients come over HTTP, though none may be there now."""
-        self.are_windows = False
-        """The clients are windows that share this proxy: others may come, and each has capabilities of its own."""
 
     def __iter__(self) -> Iterator[Client]:
         """Iterate over a copy, because telling a client something may remove it."""
@@ -244,7 +242,7 @@ class ClientRegistry:
         for each in staying:
             union = translate.unite(union, translate.forwardable(each.capabilities))
         # Windows are mostly of one client: what none of them can is not promised.
-        if staying and self.are_windows:
+        if staying and not self.serves_http:
             return union
         anything = translate.unite(union, translate.ANY_CLIENT)
         return {key: anything[key] for key in anything if key != "roots" or not self._may_be_several_people()}

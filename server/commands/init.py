@@ -316,8 +316,8 @@ def _wants_prompt_hook(files: Sequence[Path], *, default: bool) -> bool:
     output.say_lines("")
     output.say_paragraph(
         f"{' and '.join(titles)} can run foretool at each of your prompts, to name the model likely tools: of 21 tasks"
-        " with 128 tools a small model did 8 with that, and 2 without. Your prompts are then on record on this machine,"
-        " like the tasks of searches; foretool forget deletes them."
+        " with 128 tools a small model did 11 with that, and 7 without. Your prompts are then on record on this"
+        " machine, like the tasks of searches; foretool forget deletes them."
     )
     return output.agrees("Do that?", default=default)
 

@@ -378,7 +378,6 @@ async def test_over_http_every_client_is_asked_what_it_can_answer_and_refused_wh
 @requirement("question:capability-each")
 async def test_what_no_window_can_is_not_promised_to_a_server() -> None:
     async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
-        stage.app.clients.are_windows = True
         for client in (stage.client, stage.connect()):
             await client.initialize(capabilities={})
         assert stage.app.clients.capabilities("legacy") == {}

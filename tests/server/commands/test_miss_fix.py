@@ -117,7 +117,7 @@ def test_a_better_name_is_tried_written_and_taken_back(tmp_path: Path, capsys: p
     before = path.read_bytes()
     assert fix(path, id, "--change", "alias", "--yes") == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "alias: name sky__moon sky__moon_" in out
+    assert "alias: let sky__moon be called sky__moon_" in out
     assert "over 3 tasks: it would have spared no miss and no search" in out
     with offline.open_offline(loader.load(path)) as app:
         assert app.catalog.find("sky__moon") is None or app.catalog.find("sky__moon").id != "sky__moon"
