@@ -112,9 +112,9 @@ def command(
         with open_existing_store(config.storage) as store:
             if unknown := _find_unknown(config, store, who, about):
                 return complain(f"export audit: {unknown}", WRONG)
-        with open_existing_store(config.storage) as store, _opened(target) as out:
-            write = {"jsonl": _write_lines, "csv": _write_csv, "parquet": _write_parquet}[form]
-            write(out, record, read(store, wanted))
+            with _opened(target) as out:
+                write = {"jsonl": _write_lines, "csv": _write_csv, "parquet": _write_parquet}[form]
+                write(out, record, read(store, wanted))
     except FileExistsError:
         return complain(f"--output: {target} exists; name another file, or remove it first")
     except BrokenPipeError:
@@ -128,16 +128,18 @@ def command(
 def _find_unknown(config: Config, store: Store, who: str, about: str) -> str:
     """Return which name the audit log and the config do not know, "" if there is none: a typo looks like somebody who
     did nothing."""
-    known = store.audit.find(AuditFilter(), _KNOWN) if who or about else []
     named = AuditFilter(principal=who, subject=find_principal(config, who))
     tokens = {entry.name for entry in config.settings.tokens}
     if who and who not in tokens and not store.audit.find(named, 1):
-        meant = guess(who, {*tokens, *(each.name for each in known)})
+        meant = guess(who, {*tokens, *(each.name for each in store.audit.find(AuditFilter(), _KNOWN))})
         return f"nobody is called {who!r} in the audit log{meant}"
-    targets = {*config.prefixes, *store.catalog.exposed_names(), *(each.target for each in known)}
-    if about and about not in targets and not store.audit.find(AuditFilter(target=about), 1):
-        return f"no tool or server is called {about!r}{guess(about, targets)}"
-    return ""
+    if not about or store.audit.find(AuditFilter(target=about), 1):
+        return ""
+    targets = {*config.prefixes, *store.catalog.exposed_names()}
+    if about in targets:
+        return ""
+    targets.update(each.target for each in store.audit.find(AuditFilter(), _KNOWN))
+    return f"no tool or server is called {about!r}{guess(about, targets)}"
 
 
 @contextmanager
