@@ -6,7 +6,7 @@
 
 The endpoint is OPENAI_BASE_URL (http://127.0.0.1:11434/v1), its key OPENAI_API_KEY where it wants one. Each round is a
 step of its own (ITR, Algorithm 1): the tools follow from the task and what was called so far. A model that
-misses a tool calls discover_tools with `sufficiency`, and the next step is wider.
+misses a tool calls discover_tools, and the next step has what it found; with a low `sufficiency` it is wider as well.
 """
 
 from __future__ import annotations
@@ -50,15 +50,14 @@ class Agent:
             calls = reply.get("tool_calls") or []
             if not calls:
                 return str(reply.get("content") or "")
-            wanted, rated = task, 1.0
+            rated = 1.0
             for call in calls:
                 name, arguments = call["function"]["name"], _arguments(call)
                 text = await self.call(step, name, arguments)
                 said.append({"role": "tool", "tool_call_id": call["id"], "content": text})
                 if name == "discover_tools" and arguments is not None:
-                    wanted = str(arguments.get("task") or task)
                     rated = min(rated, float(arguments.get("sufficiency", 1.0)))
-            step = await self.ft.step(wanted, budget=self.budget)
+            step = await self.ft.step(task, budget=self.budget)
             step = await step.widen(rated)
         return f"no answer after {ROUNDS} rounds"
 

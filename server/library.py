@@ -27,14 +27,16 @@ from foretool._version import __version__
 from foretool.retrieval.itr import THRESHOLD
 from foretool.server.app import App
 from foretool.server.catalog.definitions import write_definition
+from foretool.server.catalog.names import DISCOVER
 from foretool.server.clients.client import Client
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import Config, load, parse
 from foretool.server.discovery.agent_step import BUDGET, StepPlan
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
+from foretool.storage.episodes import are_alike
 from foretool.storage.opening import open_serving_store
-from foretool.storage.records import Level
+from foretool.storage.records import Level, ToolId
 from foretool.storage.store import Store
 
 _GRACE_S: Final = 2.0
@@ -173,6 +175,10 @@ class Foretool:
         self._app: App | None = None
         self._client: Client | None = None
         self._asked = 0
+        self._task = self._searched = ""
+        """What the last step was for, and the last search of the model's own."""
+        self._found: list[ToolId] = []
+        """The tools that this search has shown."""
 
     async def __aenter__(self) -> Self:
         if self._app is not None:
@@ -215,9 +221,15 @@ class Foretool:
 
     async def step(self, query: str, history: Sequence[str] | None = None, budget: int = BUDGET) -> Step:
         """Return what the next step needs. `query`: the task in words, one need a line; `history`: the tools called so
-        far, oldest first, by default those called through this object; `budget`: tokens of prompt and tools."""
+        far, oldest first, by default those called through this object; `budget`: tokens of prompt and tools.
+
+        What `discover_tools` showed last, called through this object, is in each step of the same task, before what is
+        ranked for it: a model that searched can call what it found."""
         app, client, session = self._running()
         chat = session.conversations.whole
+        if not (are_alike(query, self._task) or are_alike(query, self._searched)):
+            self._found = []
+        self._task = query
         chat.note_task(tuple(line.strip() for line in query.splitlines() if line.strip()), app.recorder.now())
         wanted = app.answering.steps.query(query, chat.steps if history is None else history)
         planned: asyncio.Future[StepPlan] = asyncio.get_running_loop().create_future()
@@ -226,7 +238,7 @@ class Foretool:
             if not planned.done():  # the caller may have stopped waiting
                 planned.set_result(plan)
 
-        app.answering.steps.plan(wanted, client, budget, ready)
+        app.answering.steps.plan(wanted, client, budget, ready, self._found)
         return self._make_step(await planned)
 
     async def answer(
@@ -249,8 +261,11 @@ class Foretool:
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Result:
         """Call any tool, in the step or not. Raises `CallFailed`."""
-        _, client, _ = self._running()
+        _, client, session = self._running()
         result = await self._ask(client, "tools/call", {"name": name, "arguments": dict(arguments or {})})
+        if name == DISCOVER:
+            self._found = session.conversations.whole.last_shown()
+            self._searched = str((arguments or {}).get("task") or self._task)
         content = result.get("content")
         blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
         text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")

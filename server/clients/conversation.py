@@ -159,6 +159,14 @@ class Conversation:
         searches = (each for pursuit in reversed(self.pursuits) for each in reversed(pursuit.searches))
         return next((each for each in searches if each.blames(tool, server, cause)), None)
 
+    def last_shown(self) -> list[ToolId]:
+        """Return the tools that the latest search has shown, best first, those that it named last."""
+        if not self.pursuits or not self.pursuits[-1].searches:
+            return []
+        latest = self.pursuits[-1].searches[-1]
+        ranked = dict.fromkeys((*latest.ranked, *map(ToolId, sorted(latest.names))))
+        return [tool for tool in ranked if tool in latest.shown]
+
     def pursuit_of(self, discovery: int) -> Pursuit:
         """Return the pursuit of a search; an empty one where it is not remembered any more."""
         for pursuit in reversed(self.pursuits) if discovery else ():

@@ -116,15 +116,19 @@ class AgentSteps:
 
     # -- planning
 
-    def plan(self, query: Query, client: Caller, budget: int, go: Callable[[StepPlan], None]) -> None:
-        """Plan a step (ITR, Algorithm 1, lines 1 to 5) and call `go` with it, once the slow encoders have answered."""
+    def plan(
+        self, query: Query, client: Caller, budget: int, go: Callable[[StepPlan], None], asked: Sequence[ToolId] = ()
+    ) -> None:
+        """Plan a step (ITR, Algorithm 1, lines 1 to 5) and call `go` with it, once the slow encoders have answered.
+        `asked`: tools that a search of the model's own has shown, best first; they come before what is ranked."""
         started = time.perf_counter()
         profile = client.profile
         query = replace(query, profile=profile.name)
         domain = self._find_domain(query)
         # The whole text counts: "copy alpha to beta" has the words of "copy beta to alpha" and is another task.
         skills = self._skills.known(client, profile)
-        key = (query.lines, query.history, query.servers_in_use, profile.key, budget, domain, skills)
+        asked = [tool for tool in asked[:_LEAST] if self._finds(tool, profile)]
+        key = (query.lines, query.history, query.servers_in_use, profile.key, budget, domain, skills, *asked)
         known = self._cache.get(key, self._version())
         if known is not None:
             go(replace(known, cached=True, took_ms=(time.perf_counter() - started) * 1000))
@@ -132,7 +136,7 @@ class AgentSteps:
 
         def build(ranking: Ranking) -> None:
             found = self._skills.find(query.lines, client, profile)
-            plan = self._build(query, ranking, profile, budget, domain, [as_fragment(each) for each in found])
+            plan = self._build(query, ranking, profile, budget, domain, [as_fragment(each) for each in found], asked)
             # Planning may have read changed files, which moves the version.
             self._cache.put(key, self._version(), plan)
             go(replace(plan, took_ms=(time.perf_counter() - started) * 1000))
@@ -157,16 +161,23 @@ class AgentSteps:
         age = int(self._recorder.now() / _KEPT_S)
         return (*self._search.version, self._instructions.version, self._config.settings, age)
 
+    def _finds(self, id: ToolId, profile: Profile) -> bool:
+        tool = self._catalog.get(id)
+        return tool is not None and self._policy.reach(profile).finds(tool)
+
     def _build(
-        self, query: Query, ranking: Ranking, profile: Profile, budget: int, domain: str, skills: Sequence[Fragment]
-    ) -> StepPlan:
+        self, query: Query, ranking: Ranking, profile: Profile, budget: int, domain: str, skills: Sequence[Fragment],
+        asked: Sequence[ToolId],
+    ) -> StepPlan:  # fmt: skip
         judged = self._search.judge(ranking)
         found, probability = judged.level, judged.probability or 0.0
         pinned = self._find_pins(profile, domain)
-        ranked = self._candidates(ranking, judged.chances)
+        chances = zip((each.tool for each in ranking.ranked), judged.chances, strict=True)
+        wanted = self._candidates((tool, 1.0) for tool in asked)
+        ranked = self._candidates((tool, chance) for tool, chance in chances if tool not in asked)
         # Even if nothing was found, a step that is widened may take what is ranked.
-        tools = ranked if found != "none" else []
-        most = min(max(judged.k, _LEAST), _TOOLS)
+        tools = [*wanted, *(ranked if found != "none" else ())]
+        most = min(max(judged.k, _LEAST) + len(wanted), _TOOLS)
         servers = self._servers_of(each.id for each in tools[:most])
         hits = self._instructions.find(query.lines, profile, servers)
         left = budget - self._fixed_tokens(profile)
@@ -188,8 +199,8 @@ class AgentSteps:
         if not selected.tools:
             selected = replace(selected, fallback="discover")
         plan = StepPlan(
-            query, "", (), tuple(texts), 0, budget, found, probability, ranking, (*ranked, *shown), tuple(pinned),
-            selected,
+            query, "", (), tuple(texts), 0, budget, found, probability, ranking, (*wanted, *ranked, *shown),
+            tuple(pinned), selected,
         )  # fmt: skip
         return self._assemble(plan, profile)
 
@@ -223,11 +234,11 @@ class AgentSteps:
         own = dict(own_tools.definitions(counts, rates_tools=True))
         return Shown(ToolId(DISCOVER), own[ToolId(DISCOVER)], estimate(bytes(own[ToolId(DISCOVER)]).decode()))
 
-    def _candidates(self, ranking: Ranking, chances: Sequence[float]) -> list[Candidate]:
+    def _candidates(self, gains: Iterable[tuple[ToolId, float]]) -> list[Candidate]:
         return [
-            Candidate(tool.id, "tool", self._fit_tool(tool).tokens, chance)
-            for each, chance in zip(ranking.ranked, chances, strict=True)
-            if (tool := self._catalog.get(each.tool)) is not None
+            Candidate(id, "tool", self._fit_tool(tool).tokens, gain)
+            for id, gain in gains
+            if (tool := self._catalog.get(id)) is not None
         ]
 
     def _fit_tool(self, tool: Tool) -> Shown:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.clients.conversation import Conversation
-from foretool.server.clients.exchange import Exchange, ListOwner
+from foretool.server.clients.exchange import Caller, Exchange
 from foretool.server.clients.session import Lookup, Session
 from foretool.server.config.loader import Profile
 from foretool.server.discovery import answer as discovery_answer
@@ -223,7 +223,7 @@ class DiscoverTools:
         self._tokens.add(session, chat, kept.id, texts)
 
     def answer_search(
-        self, client: ListOwner, session: Session, chat: Conversation, arguments: Arguments, query: Query,
+        self, client: Caller, session: Session, chat: Conversation, arguments: Arguments, query: Query,
         ranking: Ranking, started: float, skills: Sequence[SkillOffer] = (), is_ours: bool = False,
         has_read: bool = False,
     ) -> tuple[Discovery, Answer]:  # fmt: skip
@@ -232,8 +232,10 @@ class DiscoverTools:
         nobody wrote the words of the task, which are those of a wrong name; `has_read`: the answer begins with skills
         that were asked for by name."""
         reach = self._policy.reach(client.profile)
+        # Code has no bridges: it calls every tool by its own name.
+        by_name = (lambda _: True) if client.is_program else session.list.sees
         answer, predicted = self._answers.write(
-            arguments, query, ranking, session.list.sees, reach, session.told_absent, skills, client.told_servers
+            arguments, query, ranking, by_name, reach, session.told_absent, skills, client.told_servers
         )
         kept = Discovery(
             session=session.record.key,

@@ -121,6 +121,31 @@ async def test_discover_tools_is_called_like_any_tool(tmp_path: Path) -> None:
     assert result.structured["matches"][0]["name"] == "mail__read"
 
 
+async def test_what_a_model_searched_for_is_in_the_next_steps_of_the_task(tmp_path: Path) -> None:
+    async with Faked(tmp_path, mail(), OTHERS) as ft:
+        before = await ft.step("computes thing 7")
+        found = await before.call("discover_tools", {"task": "read a letter"})
+        after = await ft.step("computes thing 7")
+        again = await ft.step("computes thing 7")
+        other = await ft.step("say what the weather will be")
+    assert "mail__read" not in before.tools.names
+    # It has no bridges: what it found is called by its own name.
+    assert "mail__read" in found.text and "call_tool" not in found.text
+    assert after.tools.names[0] == "mail__read" and {*before.tools.names[:5]} <= {*after.tools.names}
+    assert again.tools.names == after.tools.names and "mail__read" not in other.tools.names
+
+
+async def test_what_was_found_is_a_miss_of_the_step_before_it_and_keeps_the_budget(tmp_path: Path) -> None:
+    async with Faked(tmp_path, mail(), OTHERS) as ft:
+        step = await ft.step("computes thing 7")
+        await step.call("discover_tools", {"names": ["mail__send_now"]})
+        step = await ft.step("computes thing 7", budget=700)
+        await step.call("mail__send_now", {"to": "Ada"})
+    assert step.tools.names[0] == "mail__send_now" and step.tokens <= 700
+    with open_store(tmp_path / "store.sqlite3") as store:
+        assert [(miss.tool, miss.recovered) for miss in store.calls.misses(0.0)] == [("mail__send_now", "discovered")]
+
+
 async def test_a_cancelled_call_is_cancelled_at_the_upstream(tmp_path: Path) -> None:
     upstream = mail()
     upstream.hold("read")
