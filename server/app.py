@@ -78,7 +78,7 @@ class App:
         self.guard = Guard(self._is_storage_said)
         self._connect = parts.connection
         self._people: People | None = None
-        self._children = ChildWatcher()
+        self.children = ChildWatcher()
 
         self.recorder = parts.recorder(store, live, clock)
         self.known = known = Knowledge(
@@ -164,7 +164,7 @@ class App:
         )  # fmt: skip
 
     def _link_opener(self, server: Server, authorizer: Authorizer | None) -> OpenLink:
-        return link_opener(server, message_limit(self.config), self._children, self.turn, authorizer)
+        return link_opener(server, message_limit(self.config), self.children, self.turn, authorizer)
 
     def keep_listed(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
         """Keep what a server has listed to a command instead of to this proxy. Needs a running loop."""
@@ -172,7 +172,7 @@ class App:
 
     def yield_to(self, has_unread_output: Callable[[], bool]) -> None:
         """Start no upstream while this client has output of ours to read."""
-        self._children.has_unread_output = has_unread_output
+        self.children.has_unread_output = has_unread_output
 
     # -- for HTTP
 

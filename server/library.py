@@ -186,6 +186,8 @@ class Foretool:
         store = self._stack.enter_context(open_serving_store(self._config.storage))
         try:
             app = self._make(self._config, store)
+            # The program goes on, unlike a proxy, with whose end its watcher ends.
+            self._stack.push_async_callback(asyncio.to_thread, app.children.close)
             await self._stack.enter_async_context(app.running())
             client = app.router.open("legacy", "library", _Answer(), self._profile)
             self._app, self._client = app, client

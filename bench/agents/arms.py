@@ -10,6 +10,7 @@
     used      as foretool, but with the storage of a user who has worked on 200 other tasks over the same servers (a
               script has written that log, `used.py`)
     used_hook the same, with the hook
+    step      what the library's `step()` gives for each decision (ITR): a prompt, tools of this step, `discover_tools`
 
 The first four reach the servers directly, under the names that foretool gives their tools. `bench/agents/peers.py` has
 other proxies as arms.
@@ -39,6 +40,8 @@ from bench.clients.stdio import StdioClient
 from bench.retrieval.everyday import wait_until_ready
 from bench.retrieval.pool import Pool, bm25
 from foretool.server.discovery.answer_text import NOT_DONE
+from foretool.server.library import CallFailed, Step
+from foretool.server.library import Foretool as Library
 from foretool.storage.records import Tool, ToolId
 
 ARMS: Final = ("needed", "all", "search", "told", "foretool", "hook", "used", "used_hook")
@@ -66,7 +69,8 @@ _CALL: Final = re.compile(r"([\w-]+)\(")
 class Arm(Protocol):
     """One conversation's tools."""
 
-    instructions: str
+    @property
+    def instructions(self) -> str: ...
 
     async def tools(self) -> list[Json]:
         """The definitions that the model is given now."""
@@ -148,6 +152,45 @@ class OwnSearch(Direct):
         held = {tool["name"] for tool in self._tools}
         self._tools += [self._deferred[each] for each in found if each not in held]
         return f"Loaded: {', '.join(found)}{self._behind}" if found else "Nothing found."
+
+
+class Stepped:
+    """The arm `step`: each decision is given a step of its own."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._task = ""
+        self._step: Step | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def start(cls, config: Path) -> AsyncIterator[Stepped]:
+        """Each conversation begins with a storage of its own, whose tools are known."""
+        with TemporaryDirectory(prefix="conversation-", dir=config.parent, ignore_cleanup_errors=True) as folder:
+            own = shared_config(config, Path(folder))
+            async with Library(own, name="bench step") as library:
+                yield cls(library)
+
+    @property
+    def instructions(self) -> str:
+        return self._step.system_prompt if self._step is not None else ""
+
+    async def tools(self) -> list[Json]:
+        if not self._task:
+            return []
+        self._step = await self._library.step(self._task)
+        return self._step.tools.mcp
+
+    async def prompt(self, task: str) -> str:
+        self._task = task
+        await asyncio.sleep(TYPING_S)
+        return task
+
+    async def call(self, name: str, arguments: Json) -> str:
+        try:
+            return (await self._library.call(name, arguments)).text
+        except CallFailed as error:
+            return f"Error: {error}"
 
 
 class ProxyClient(StdioClient):

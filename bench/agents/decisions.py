@@ -59,7 +59,7 @@ class Decision(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True):
-    """A decision, and what came of it."""
+    """A decision, and what came of it: the result of the call, or what the user said to the answer."""
 
     decision: Decision
     result: str
@@ -85,10 +85,10 @@ def write_prompt(instructions: str, tools: Sequence[Json], task: str, turns: Seq
         f"<|im_start|>user\n{task}<|im_end|>",
     ]
     for turn in turns:
+        said = f"<tool_response>\n{turn.result}\n</tool_response>" if turn.decision.tool else turn.result
         lines += [
-            f"<|im_start|>assistant\n{turn.decision.text}<|im_end|>",
-            f"<|im_start|>user\n<tool_response>\n{turn.result}\n</tool_response><|im_end|>",
-        ]
+            f"<|im_start|>assistant\n{turn.decision.text}<|im_end|>", f"<|im_start|>user\n{said}<|im_end|>"
+        ]  # fmt: skip
     return "\n".join([*lines, "<|im_start|>assistant\n"])
 
 

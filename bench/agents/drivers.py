@@ -31,6 +31,8 @@ class Driver(Protocol):
     """Decides what to do next."""
 
     name: str
+    seed: int
+    """Of what is drawn at a temperature over 0."""
 
     def decide(
         self, instructions: str, tools: Sequence[Json], task: str, turns: Sequence[Turn] = (), *, is_brief: bool = False
@@ -42,9 +44,13 @@ class Driver(Protocol):
 class Gguf:
     """A model in a file, through node-llama-cpp."""
 
-    def __init__(self, file: Path, modules: Path, threads: int = 1, context: int = 8192, kept: int = 1) -> None:
+    def __init__(
+        self, file: Path, modules: Path, threads: int = 1, context: int = 8192, kept: int = 1, temperature: float = 0.0
+    ) -> None:
         """`modules`: the `node_modules` that hold node-llama-cpp. `kept`: how many prompts stay read."""
         self.name = file.stem
+        self.seed = 0
+        self._temperature = temperature
         numbers = [str(each) for each in (threads, context, kept)]
         command = ["node", str(SCRIPT), str(modules.resolve()), str(file.resolve()), *numbers]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -57,6 +63,8 @@ class Gguf:
             "prompt": write_prompt(instructions, tools, task, turns),
             "grammar": grammar(names, is_brief=is_brief),
             "most": BRIEF if is_brief else LONGEST,
+            "temperature": self._temperature,
+            "seed": self.seed,
         }
         assert self._process.stdin is not None and self._process.stdout is not None
         started = time.perf_counter()
@@ -82,20 +90,24 @@ class Gguf:
 class Endpoint:
     """A model behind an OpenAI-compatible endpoint, asked by its own tool calls."""
 
-    def __init__(self, model: str, url: str = "", key: str = "") -> None:
+    def __init__(self, model: str, url: str = "", key: str = "", temperature: float = 0.0) -> None:
         self.name = model
+        self.seed = 0
+        self._temperature = temperature
         self._url = (url or os.environ.get(URL, "")).rstrip("/") + "/chat/completions"
         self._key = key or os.environ.get(KEY, "")
 
     def decide(
         self, instructions: str, tools: Sequence[Json], task: str, turns: Sequence[Turn] = (), *, is_brief: bool = False
     ) -> Decision:
-        body = {
+        body: Json = {
             "model": self.name,
             "messages": _messages(instructions, task, turns),
             "tools": [{"type": "function", "function": for_model(tool)} for tool in tools],
-            "temperature": 0,
+            "temperature": self._temperature,
         }
+        if self._temperature:
+            body["seed"] = self.seed
         started = time.perf_counter()
         said = self._post(body)
         message, usage = said["choices"][0]["message"], said.get("usage") or {}
@@ -131,6 +143,9 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", type=int, default=16_384, help="tokens of the model; default %(default)s")
     parser.add_argument("--kept", type=int, default=1, help="prompts that the model keeps read; default %(default)s")
     parser.add_argument("--model", default="", metavar="NAME", help=f"a model of the endpoint at {URL}")
+    parser.add_argument(
+        "--temperature", type=float, default=0.0, help="a repeat has its number as seed; default %(default)s"
+    )
 
 
 def open_driver(parser: argparse.ArgumentParser, arguments: argparse.Namespace, modules: Path | None) -> Driver:
@@ -138,10 +153,12 @@ def open_driver(parser: argparse.ArgumentParser, arguments: argparse.Namespace, 
     if bool(arguments.gguf) == bool(arguments.model):
         parser.error("name a model: one of --gguf and --model")
     if arguments.model:
-        return Endpoint(arguments.model)
+        return Endpoint(arguments.model, temperature=arguments.temperature)
     if modules is None:
         parser.error("--gguf needs the folder that holds node-llama-cpp: --modules")
-    return Gguf(arguments.gguf, modules, arguments.threads, arguments.context, arguments.kept)
+    return Gguf(
+        arguments.gguf, modules, arguments.threads, arguments.context, arguments.kept, arguments.temperature
+    )  # fmt: skip
 
 
 def _messages(instructions: str, task: str, turns: Sequence[Turn]) -> list[Json]:
@@ -149,6 +166,11 @@ def _messages(instructions: str, task: str, turns: Sequence[Turn]) -> list[Json]
         {"role": "system", "content": system_text(instructions)}, {"role": "user", "content": task}
     ]  # fmt: skip
     for place, turn in enumerate(turns):
+        if not turn.decision.tool:
+            said += [
+                {"role": "assistant", "content": turn.decision.answer}, {"role": "user", "content": turn.result}
+            ]  # fmt: skip
+            continue
         id = f"call_{place}"
         function = {"name": turn.decision.tool, "arguments": json.dumps(turn.decision.arguments)}
         said += [

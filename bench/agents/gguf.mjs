@@ -2,9 +2,9 @@
 //
 //     node gguf.mjs NODE_MODULES FILE THREADS CONTEXT KEPT
 //
-// In: {prompt, grammar, most}. Out: {text, read, cached, written}, the last three in tokens. The last KEPT prompts stay in
+// In: {prompt, grammar, most, temperature, seed}. Out: {text, read, cached, written}, the last three in tokens. The last KEPT prompts stay in
 // the context; what a prompt shares with one of them is not read again. It takes the place of that one where most
-// of it is shared, else of the one that was used longest ago. Decoding is greedy.
+// of it is shared, else of the one that was used longest ago. At temperature 0 decoding is greedy.
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
@@ -35,7 +35,7 @@ function shared(tokens, held) {
 }
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const { prompt, grammar, most } = JSON.parse(line);
+  const { prompt, grammar, most, temperature, seed } = JSON.parse(line);
   if (!grammars.has(grammar)) grammars.set(grammar, new LlamaGrammar(llama, { grammar }));
   const tokens = model.tokenize(prompt, true);
   const counts = places.map(({ sequence }) => shared(tokens, sequence.contextTokens));
@@ -47,7 +47,8 @@ for await (const line of createInterface({ input: process.stdin })) {
   const text = await place.completion.generateCompletion(tokens, {
     grammar: grammars.get(grammar),
     maxTokens: most,
-    temperature: 0,
+    temperature,
+    seed,
     onToken: (each) => (written += each.length),
   });
   process.stdout.write(`${JSON.stringify({ text, read: tokens.length, cached: counts[chosen], written })}\n`);

@@ -42,6 +42,7 @@ from bench.agents.arms import (
     Foretool,
     OwnSearch,
     Servers,
+    Stepped,
     named_tools,
     needed_tools,
 )  # fmt: skip
@@ -97,11 +98,15 @@ class Outcome(Struct, frozen=True):
         return self.model, self.size, self.arm, self.task, self.repeat
 
 
-async def converse(driver: Driver, arm: Arm, task: str, most: int = TURNS) -> tuple[list[Turn], Decision | None]:
-    """Let the model work until it answers; None for the answer if it does not in so many turns."""
+async def converse(
+    driver: Driver, arm: Arm, task: str, most: int = TURNS, before: Sequence[Turn] = ()
+) -> tuple[list[Turn], Decision | None]:
+    """Let the model work until it answers; None for the answer if it does not in so many turns. `before`: what was said
+    and done since the task was given."""
     turns: list[Turn] = []
     for _ in range(most):
-        decision = await asyncio.to_thread(driver.decide, arm.instructions, await arm.tools(), task, tuple(turns))
+        tools = await arm.tools()
+        decision = await asyncio.to_thread(driver.decide, arm.instructions, tools, task, (*before, *turns))
         if not decision.tool:
             return turns, decision
         result = await arm.call(decision.tool, decision.arguments)
@@ -162,9 +167,11 @@ class Bench:
     async def run(self, size: int, arm_name: str, arm: Arm, task: Task, repeat: int) -> Outcome:
         """Run one task in one arm and keep it."""
         self._world.reset()
+        self._driver.seed = repeat
         before, started = self._world.state(), time.perf_counter()
         first = await arm.tools()
         text = await arm.prompt(task.text.format_map(self._world.words()))
+        first = first or await arm.tools()
         turns, answer = await converse(self._driver, arm, text, self._turns)
         success, needed, wrong = judge(task, self._world, before, turns, answer)
         decisions = [turn.decision for turn in turns] + ([answer] if answer else [])
@@ -204,6 +211,10 @@ async def open_arm(
             command, config, has_hook=name.endswith("hook"), is_used=name.startswith("used")
         ) as arm:
             yield arm
+        return
+    if name == "step":
+        async with Stepped.start(config) as stepped:
+            yield stepped
         return
     assert servers is not None
     tools = needed_tools(servers, task) if name == "needed" else servers.tools

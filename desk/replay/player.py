@@ -96,6 +96,9 @@ class NextLists:
 class Seat:
     """One recorded session as a client that a proxy serves."""
 
+    is_program = False
+    """A program is played as if a model read its answers."""
+
     def __init__(self, app: App, task: RecordedTask, ends_at: float) -> None:
         record = task.session
         self.profile = app.live.profile(record.profile)

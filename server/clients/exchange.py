@@ -31,6 +31,9 @@ class ListOwner(Protocol):
     told_servers: frozenset[str]
     """The servers whose own words it was given when it connected."""
 
+    @property
+    def is_program(self) -> bool: ...
+
 
 class Caller(ListOwner, Protocol):
     """The client of an exchange, as far as answering a request needs it; `Client` says what each of these does."""
@@ -52,9 +55,6 @@ class Caller(ListOwner, Protocol):
 
     @property
     def is_shell(self) -> bool: ...
-
-    @property
-    def is_program(self) -> bool: ...
 
     @property
     def party(self) -> Party: ...

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.clients.conversation import Conversation
-from foretool.server.clients.exchange import Caller, Exchange
+from foretool.server.clients.exchange import Exchange, ListOwner
 from foretool.server.clients.session import Lookup, Session
 from foretool.server.config.loader import Profile
 from foretool.server.discovery import answer as discovery_answer
@@ -223,7 +223,7 @@ class DiscoverTools:
         self._tokens.add(session, chat, kept.id, texts)
 
     def answer_search(
-        self, client: Caller, session: Session, chat: Conversation, arguments: Arguments, query: Query,
+        self, client: ListOwner, session: Session, chat: Conversation, arguments: Arguments, query: Query,
         ranking: Ranking, started: float, skills: Sequence[SkillOffer] = (), is_ours: bool = False,
         has_read: bool = False,
     ) -> tuple[Discovery, Answer]:  # fmt: skip

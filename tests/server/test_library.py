@@ -13,6 +13,7 @@ from library_fakes import Faked, mail
 from requirements import requirement
 from stored_records import calls_of
 
+from bench.servers import echo
 from foretool import CallFailed, Foretool, Reply, Step
 from foretool.server.config.errors import ConfigError
 from foretool.storage.opening import open_store
@@ -172,6 +173,22 @@ async def test_it_works_inside_its_block_only(tmp_path: Path) -> None:
 
 
 @requirement("library:light")
+def children() -> set[str]:
+    """The ids of this process's children."""
+    return {id for task in Path("/proc/self/task").iterdir() for id in (task / "children").read_text().split()}
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /proc that names children")
+async def test_no_process_of_it_runs_after_its_block(tmp_path: Path) -> None:
+    entry = {"command": sys.executable, "args": ["-S", "-E", echo.__file__, "--name", "files", "--count", "2"]}
+    settings = {"storage": str(tmp_path / "store.sqlite3"), "encoder": "none"}
+    before = children()
+    async with Foretool({"mcpServers": {"files": entry}, "foretool": settings}) as ft:
+        await ft.call("files__files_echo", {"text": "hi"})
+        assert children() > before
+    assert children() <= before
+
+
 def test_importing_foretool_imports_nothing_of_it() -> None:
     code = "import sys, foretool; print([m for m in sys.modules if m.startswith('foretool.')]); foretool.Foretool"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

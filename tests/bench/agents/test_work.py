@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from bench.agents.arms import Direct, Foretool, OwnSearch, Servers, named_tools
+from bench import processes
+from bench.agents import arms
+from bench.agents.arms import Direct, Foretool, OwnSearch, Servers, Stepped, named_tools
 from bench.agents.decisions import Decision, Turn, grammar, read_decision, write_prompt
 from bench.agents.drivers import Endpoint
 from bench.agents.tasks import TASKS, Task, draw
@@ -37,6 +39,7 @@ class Scripted:
     """Decides what a script says."""
 
     name = "scripted"
+    seed = 0
 
     def __init__(self, *decisions: Decision) -> None:
         self._decisions = iter(decisions)
@@ -184,6 +187,22 @@ async def test_what_the_hook_prints_stands_behind_the_user_s_words() -> None:
     client: Any = None
     assert await Foretool(client, "", hook).prompt("Rename a") == "Rename a\n\nmay fit: Rename a"
     assert await Foretool(client, "").prompt("Rename a") == "Rename a"
+
+
+async def test_a_step_gives_a_prompt_and_tools_for_each_decision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = {"command": sys.executable, "args": ["-S", "-E", processes.ECHO, "--name", "files", "--count", "2"]}
+    config = processes.write_config(tmp_path, {"files": entry}, encoder="none")
+    monkeypatch.setattr(arms, "TYPING_S", 0.0)
+    async with Stepped.start(config) as arm:
+        assert (await arm.tools(), arm.instructions) == ([], "")
+        task = await arm.prompt("Echo a text as files_echo does")
+        listed = [tool["name"] for tool in await arm.tools()]
+        assert "files__files_echo" in listed and listed[-1] == "discover_tools"
+        assert "discover_tools" in arm.instructions and task.startswith("Echo")
+        assert '"text": "hi"' in await arm.call("files__files_echo", {"text": "hi"})
+        assert (await arm.call("files__none", {})).startswith("Error: Unknown tool")
 
 
 async def test_a_server_that_takes_no_part_fails_every_call() -> None:
