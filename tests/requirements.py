@@ -360,6 +360,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     # Calls
     "call:verbatim": Promise("design: calls", "results arrive value for value"),
     "call:arguments-verbatim": Promise("design: calls", "arguments arrive as they were written"),
+    "call:unseen-schema": Promise(
+        "docs/protocol.md", "a call by name that fails is told the arguments of a tool that the list does not define"
+    ),
     "call:long": Promise(
         "docs/configuration.md", "a call that takes longer than its client waits goes on, and its result is asked for"
     ),

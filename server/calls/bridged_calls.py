@@ -8,12 +8,13 @@ one meaning, so it is understood and nobody has to write it again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
 
 from foretool.server.discovery.plain_schemas import trim, without_noise
-from foretool.server.methods.schema_fit import fit_to_schema, read_json
+from foretool.server.methods.schema_fit import find_misfits, fit_to_schema, read_json
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Tool
@@ -89,11 +90,8 @@ class FittedArguments(Struct, frozen=True):
 
 def fit_arguments(call: BridgedCall, tool: Tool) -> FittedArguments:
     """Return the arguments of a call as the schema of the tool has them, or why no server would accept them."""
-    schema = jsonrpc.plain_object(jsonrpc.fields(tool.definition).get("inputSchema")) or {}
-
-    def explain(problem: str) -> str:
-        return f"the arguments of {tool.id} do not fit its schema: {problem}. {_quote_schema(tool, schema)}"
-
+    schema = _schema(tool)
+    explain = partial(_explain, tool, schema)
     arguments = call.arguments(schema)
     if jsonrpc.json_type(arguments) != "object":
         text = "a text" if jsonrpc.json_type(arguments) == "string" else bytes(memoryview(arguments)[:60]).decode()
@@ -103,6 +101,17 @@ def fit_arguments(call: BridgedCall, tool: Tool) -> FittedArguments:
     if fitted.refusal:
         return FittedArguments(refusal=explain(f"{fitted.refusal}; correct that and call again"))
     return FittedArguments(fitted.arguments, doubt=explain("; ".join(fitted.doubts)) if fitted.doubts else "")
+
+
+def explain_misfits(tool: Tool, arguments: Raw, *, is_invalid: bool) -> str:
+    """Say what of the arguments of a failed call, sent as they were written, does not fit the schema of its tool.
+    Return "" if nothing is found, unless their server calls them invalid (`is_invalid`): its schema may not say all."""
+    schema = _schema(tool)
+    if misfits := find_misfits(schema, arguments):
+        return _explain(tool, schema, misfits)
+    if not (is_invalid and schema.get("properties")):
+        return ""
+    return f"its server calls the arguments of {tool.id} invalid. {_quote_schema(tool, schema)}"
 
 
 def read_call(raw: Raw) -> BridgedCall:
@@ -144,6 +153,14 @@ def _holds_arguments(value: Raw | None, word: str, known: Mapping[str, Any]) -> 
         return False
     members = jsonrpc.fields(opened)
     return word not in known or (bool(members) and members.keys() <= known.keys())
+
+
+def _schema(tool: Tool) -> dict[str, Any]:
+    return jsonrpc.plain_object(jsonrpc.fields(tool.definition).get("inputSchema")) or {}
+
+
+def _explain(tool: Tool, schema: dict[str, Any], problem: str) -> str:
+    return f"the arguments of {tool.id} do not fit its schema: {problem}. {_quote_schema(tool, schema)}"
 
 
 def _quote_schema(tool: Tool, schema: dict[str, Any]) -> str:

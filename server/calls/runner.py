@@ -15,6 +15,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.server.calls.bridged_calls import explain_misfits
 from foretool.server.calls.tool_call import RunningCall, ToolCall, say_failing
 from foretool.server.calls.upstream_tasks import UpstreamTasks
 from foretool.server.clients.exchange import Caller, Exchange
@@ -208,7 +209,8 @@ class ToolRunner:
             isinstance(reply.result, Raw) and translate.is_tool_error(reply.result)
         )
         failing = say_failing(exchange, attempt.tool.id, has_failed=has_failed) if attempt.via == "bridge" else ""
-        advice = [*filter(None, (exchange.doubt, failing))]
+        doubt = exchange.doubt or (_explain_unseen(attempt, reply.error) if has_failed else "")
+        advice = [*filter(None, (doubt, failing))]
         if reply.error is not UNSET:
             self._record(attempt, "error", True)
             if advice and isinstance(reply.error, Raw):
@@ -291,6 +293,15 @@ def _with_misfits(tool: Tool, answer: Raw, result: Raw) -> Raw:
         return result
     said = f"foretool: the structured content of this answer does not fit the output schema of {tool.id}"
     return with_text(result, f"{said}: {one_line(misfits)}. It is passed on as its server gave it.")
+
+
+def _explain_unseen(attempt: _Attempt, error: object) -> str:
+    """Return what of the arguments of a failed call does not fit, where the client called a tool by its name that its
+    list does not define: its model has never seen the schema."""
+    if attempt.via != "name" or not attempt.forward.hidden:
+        return ""
+    is_invalid = isinstance(error, Raw) and jsonrpc.error_of(error)[0] == jsonrpc.INVALID_PARAMS
+    return explain_misfits(attempt.tool, attempt.given or jsonrpc.EMPTY, is_invalid=is_invalid)
 
 
 def _fit(attempt: _Attempt, exchange: Exchange, result: Raw) -> Raw:

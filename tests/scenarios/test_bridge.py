@@ -134,6 +134,38 @@ async def test_a_server_judges_what_it_may_accept_and_is_helped_where_it_refuses
     ]
 
 
+@requirement("call:unseen-schema")
+@pytest.mark.parametrize(("settings", "is_defined"), [({}, False), ({"pin": ["disk__add"]}, True)])
+async def test_who_calls_a_tool_without_its_definition_by_name_and_wrongly_is_told_its_arguments(
+    settings: dict[str, Any], is_defined: bool
+) -> None:
+    upstream = disk()
+    upstream.results["add"] = {"content": [{"type": "text", "text": "no"}], "isError": True}
+    async with proxy_over(upstream, **settings) as stage:
+        client = stage.client
+        await client.initialize()
+        await client.ask("tools/list")
+        wrong = [each["text"] for each in (await client.call_tool("disk__add", {"b": 1}))["content"]]
+        right = [each["text"] for each in (await client.call_tool("disk__add", {"a": 1}))["content"]]
+        upstream.scripts["add"] = lambda asked: asked.fail(jsonrpc.INVALID_PARAMS, "a is too large")
+        with pytest.raises(Failed) as refused:
+            await client.call_tool("disk__add", {"a": 10})
+        upstream.scripts["add"] = lambda asked: asked.fail(jsonrpc.INTERNAL_ERROR, "out of order")
+        with pytest.raises(Failed) as broken:
+            await client.call_tool("disk__add", {"a": 10})
+    schema = 'inputSchema: {"type":"object","properties":{"a":{"type":"number"}},"required":["a"]}'
+    assert right == ["no"], "the arguments fit, so they are not what is wrong"
+    assert broken.value.message == "out of order"
+    if is_defined:
+        assert (wrong, refused.value.message) == (["no"], "a is too large")
+    else:
+        told = (
+            f'the arguments of disk__add do not fit its schema: "a" is missing (found "b", which is unknown). {schema}'
+        )
+        assert wrong == ["no", told]
+        assert refused.value.message == f"a is too large; its server calls the arguments of disk__add invalid. {schema}"
+
+
 @requirement("bridge:itself")
 async def test_it_refuses_its_own_name_and_a_missing_one() -> None:
     async with proxy_over(disk()) as stage:

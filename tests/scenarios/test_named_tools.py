@@ -58,3 +58,27 @@ async def test_a_list_of_everything_names_nothing() -> None:
         await stage.client.initialize()
         defined, named = await read_list(stage.client)
     assert (len(defined), named) == (212, set())
+
+
+@requirement("call:unseen-schema")
+async def test_a_named_tool_that_is_called_wrongly_is_answered_with_its_arguments() -> None:
+    store, _ = failing_store()
+    for has_used in (False, True):
+        upstream = wiki()
+        async with proxy_over(upstream, store=store, list_fill=True, list_tokens=1200) as stage:
+            await stage.client.initialize()
+            defined, named = await read_list(stage.client)
+            if has_used:
+                only_named, whole = min(named), min(defined)
+                for name in (only_named, whole):
+                    no_page = {"content": [{"type": "text", "text": "no page"}], "isError": True}
+                    upstream.results[name.removeprefix("wiki__")] = no_page
+                answers = [await stage.client.call_tool(name, {}) for name in (only_named, whole)]
+                told, bare = ([block["text"] for block in each["content"]] for each in answers)
+            else:
+                for name in USED:
+                    await stage.client.call_tool(
+                        "call_tool_write", {"name": f"wiki__{name}", "arguments": {"title": "x"}}
+                    )
+    assert told[1].startswith(f'the arguments of {only_named} do not fit its schema: "title" is missing. inputSchema: ')
+    assert (told[0], bare) == ("no page", ["no page"])
