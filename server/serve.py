@@ -86,6 +86,7 @@ async def serve_windows(config: Config, profile: str, first: socket.socket, when
             lambda: app.config.settings.linger_s,
             sharing.refuse,
             app.reloader,
+            lambda: _say_unknown_roots(app),
         )
         ended = _stop_on_signals()
         async with app.running(), _reporting_risks(config), _answering_locally(app, profile, windows) as local:
@@ -146,7 +147,9 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
             at = transport.address
             names = Counter(client.person.name for client in app.clients if client.transport == "http")
             written = str(at) if at.path else f"http://{at}/mcp"
-            reply({"pid": os.getpid(), "windows": [], "address": written, "sessions": dict(sorted(names.items()))})
+            sessions = dict(sorted(names.items()))
+            roots = _say_unknown_roots(app)
+            reply({"pid": os.getpid(), "windows": [], "address": written, "sessions": sessions, "roots": roots})
 
         ended = _stop_on_signals()
         async with (
@@ -173,6 +176,19 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
                 await page.close()
         # Only here: the task group inside `running` would wrap the error.
         serving.result()
+
+
+def _say_unknown_roots(app: App) -> str:
+    """Say which servers are not told in which folders their clients work, and why; "" if none lacks that."""
+    names, clients = sorted(app.answering.server_requests.without_roots), app.clients
+    if clients.keeps_back_roots():
+        return "no server is told in which folders a client works (roots), as several people may use it"
+    if not (names and clients.are_apart()):
+        return ""
+    return (
+        f"not told in which folders a client works (roots): {', '.join(names)}, as windows of several folders share it;"
+        ' with "share": false each window starts servers of its own'
+    )
 
 
 def _report_open(app: App, address: Address | None = None) -> None:

@@ -85,6 +85,10 @@ class ClientRegistry:
         roots that it was told, and would work for one in the folders of another."""
         return len({client.folder for client in self._clients if client.folder}) > 1 or self._may_be_several_people()
 
+    def keeps_back_roots(self) -> bool:
+        """Return whether a client has roots that no upstream is promised, since several people may come."""
+        return self._may_be_several_people() and any("roots" in client.capabilities for client in self._clients)
+
     def _may_be_several_people(self) -> bool:
         settings = self._config.settings
         return self.serves_http and (len(settings.tokens) > 1 or settings.access is not None)

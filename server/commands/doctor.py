@@ -22,11 +22,12 @@ from foretool.server.checks.clients import Registered, find_registered
 from foretool.server.checks.storage import say_refused
 from foretool.server.commands import edits, output, repairs
 from foretool.server.commands.options import UnknownName, config_option, json_option
+from foretool.server.commands.running import ask_proxies
 from foretool.server.config.codes import Code, explain_code
 from foretool.server.config.errors import guess, name_some
 from foretool.server.config.files import find_place
 from foretool.server.config.loader import Config, load
-from foretool.server.diagnosis import Diagnosis, Finding, Severity, TokenSummary, UpstreamCheck
+from foretool.server.diagnosis import Diagnosis, Finding, Severity, TokenSummary, UpstreamCheck, note
 from foretool.server.doctor import TIMEOUT_S
 from foretool.server.probing import OnProgress, Stage
 from foretool.server.system.logs import mute_logging
@@ -231,6 +232,9 @@ def run_checks(
     entries = find_registered(config.path) if registered is None else registered
     with mute_logging(), progress_bar(len(only or config.servers)) as on_progress:
         diagnosis = doctor.diagnose(config, timeout_s, on_progress, registered=entries, only=only)
+    told = {pid: each.roots for pid, each in ask_proxies(config).items() if each.roots}
+    found = (note("client", Code.FOLDER_OF_CLIENT, f"proxy {pid}: {roots}") for pid, roots in told.items())
+    diagnosis = replace(diagnosis, findings=(*diagnosis.findings, *found))
     refused = ""
     if any(each.tools for each in diagnosis.upstreams):
         refused = embed_listed(config, may_ask=may_ask)

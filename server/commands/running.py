@@ -42,6 +42,8 @@ class OpenProxy(Struct, frozen=True):
     """Where it serves over HTTP, "" if it does not."""
     sessions: dict[str, int] = {}
     """By the name of a token or a person, how many clients are connected over HTTP."""
+    roots: str = ""
+    """Which servers are not told in which folders their clients work, and why; "" if none lacks that."""
 
 
 def ask_proxies(config: Config) -> dict[int, OpenProxy]:

@@ -86,6 +86,8 @@ class Proxy(Struct, frozen=True):
     """Where it serves over HTTP; "" where it does not, or on another machine."""
     sessions: dict[str, int] = {}
     """By the name of a token or a person, how many clients are connected over HTTP now."""
+    roots: str = ""
+    """Which servers are not told in which folders their clients work, and why; "" if none lacks that."""
 
 
 class Recording(Struct, frozen=True):
@@ -237,6 +239,7 @@ def read_status(config: Config) -> Status:
                     used.windows,
                     used.address,
                     used.sessions,
+                    used.roots,
                 )
                 for each in find_proxies(states)
                 for used in (opened_by.get(each.pid, OpenProxy()) if not each.machine else OpenProxy(),)
@@ -402,6 +405,8 @@ def _print_proxy(proxy: Proxy, verbose: bool) -> None:
     for window in proxy.windows:
         client = window.client or "a client that has said nothing yet"
         output.say(f"  window {window.pid}: {client} in {window.folder}, for {output.span(now - window.since)}")
+    if proxy.roots:
+        output.say(f"  {proxy.roots}")
     for state in proxy.upstreams:
         if state.stderr and (verbose or state.last_error):
             for line in state.stderr if verbose else state.stderr[-_STDERR_SHOWN:]:

@@ -68,8 +68,10 @@ class Windows:
     def __init__(
         self, fronts: Fronts, profile: str, limit: int, turn: Turn, linger_s: Callable[[], float],
         refuse: Callable[[dict[str, Any]], str], file: ConfigFile,
+        say_unknown_roots: Callable[[], str] = str,
     ) -> None:  # fmt: skip
-        """`limit`: bytes of one message. `refuse`: says why a window with this greeting cannot join."""
+        """`limit`: bytes of one message. `refuse`: says why a window with this greeting cannot join.
+        `say_unknown_roots`: says which servers are not told the folders of the windows."""
         self.fronts = fronts
         self.profile = profile
         self.limit = limit
@@ -77,6 +79,7 @@ class Windows:
         self.gone = asyncio.Event()
         self._refuse = refuse
         self._file = file
+        self._say_unknown_roots = say_unknown_roots
         self._linger_s = linger_s
         self._open: set[Window] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -92,7 +95,8 @@ class Windows:
 
     def _answer(self, question: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
         notes = sorted((window.note() for window in self._open), key=lambda note: note.since)
-        reply({"pid": os.getpid(), "windows": [asdict(note) for note in notes]})
+        told = {"windows": [asdict(note) for note in notes], "roots": self._say_unknown_roots()}
+        reply({"pid": os.getpid(), **told})
 
     def expect_first(self, patience_s: float = _FIRST_S) -> None:
         """Give up after some time in which no window has come."""

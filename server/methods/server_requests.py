@@ -125,6 +125,8 @@ class ServerRequests:
         self._are_apart = are_apart
         self.working_in_roots: set[str] = set()
         """Upstreams that were told the roots of a client: they work in its folders from then on."""
+        self.without_roots: set[str] = set()
+        """Upstreams that asked for the roots of a client and were not told, as their clients are apart."""
         self._only_client = only_client
         self._admits = admits
         self._limit = QuestionLimit()
@@ -157,6 +159,7 @@ class ServerRequests:
         elif (refused := refusal(str(message.method), message.params, client.declared(in_course))) is not None:
             answer(answer_error(_id(message), *refused))
         elif message.method == "roots/list" and self._are_apart():
+            self.without_roots.add(upstream.name)
             why = f"{message.method}: windows of several folders, or several people, share this server"
             answer(answer_error(_id(message), jsonrpc.METHOD_NOT_FOUND, why))
         elif problem := self._prepare(upstream, message):

@@ -81,6 +81,8 @@ def test_status_says_where_a_proxy_serves_over_http_and_who_is_connected(
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
         said = read_status(tmp_path, capsys)
     assert re.search(r"serves on http://127\.0\.0\.1:\d+/mcp; connected: ann \(2\), bob \(1\)", said)
+    told = "no server is told in which folders a client works (roots), as several people may use it"
+    assert told in " ".join(said.split())
     assert ANN not in said
 
 
@@ -90,7 +92,9 @@ def read_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     with serving(path) as (home, _):
         for token in (ANN, ANN, BOB):
             headers = {"authorization": f"Bearer {token}", "accept": "application/json, text/event-stream"}
-            assert httpx2.post(f"{home}/mcp", json=INITIALIZE, headers=headers, timeout=60).status_code == 200
+            can: dict[str, Any] = {"roots": {}} if token == BOB else {}
+            greeting = {**INITIALIZE, "params": {**INITIALIZE["params"], "capabilities": can}}
+            assert httpx2.post(f"{home}/mcp", json=greeting, headers=headers, timeout=60).status_code == 200
         for _ in range(100):
             run(["status", "--config", str(path)])
             said = " ".join(capsys.readouterr().out.split())

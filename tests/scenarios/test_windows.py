@@ -63,6 +63,31 @@ def test_status_shows_who_serves_and_which_windows_share_it(desk: Desk) -> None:
     assert shown == [(each.process.pid, "test", os.path.realpath(desk.folder)) for each in windows]
 
 
+@requirement("trust:windows:folder")
+def test_status_and_doctor_say_which_servers_are_not_told_where_windows_work(desk: Desk, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    windows = [desk.open(cwd=folder) for folder in (desk.folder, elsewhere)]
+
+    def told(command: str) -> str:
+        line = [sys.executable, "-m", "foretool", command, "--config", str(desk.config)]
+        env = {**os.environ, "FORETOOL_SOCKETS": str(desk.sockets)}
+        done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=60, check=False)
+        return " ".join(done.stdout.split())
+
+    for window in windows:
+        window.initialize(capabilities={"roots": {}})
+        window.list_tools()
+    assert wait_until(lambda: f"proxy {desk.proxy()}, up" in told("status"))
+    assert "(roots)" not in told("status"), "no server has asked"
+    assert "windows of several folders" in windows[0].call("s0__roots")
+    said = "not told in which folders a client works (roots): s0, as windows of several folders share it;"
+    assert said in told("status")
+    assert said in told("doctor")
+    windows[1].leave()
+    assert wait_until(lambda: "(roots)" not in told("status"))
+
+
 @requirement("windows:one-proxy")
 def test_status_also_knows_a_proxy_whose_state_is_not_in_the_storage(desk: Desk) -> None:
     """As on a full disk, where neither the state nor a note beside the file can be written."""

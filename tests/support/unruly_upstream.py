@@ -3,7 +3,7 @@
 python unruly_upstream.py [--pids FILE] [--stubborn] [--helper] [--sleep S] [--garbage N] [--flood FILE] [--exit]
     [--bad-list]
 
-To a client that can be asked it lists one tool more.
+To a client that can be asked, or that has roots, it lists one tool more.
 """
 
 import argparse
@@ -58,13 +58,17 @@ def answer(message: dict, options: argparse.Namespace) -> dict:
             return {"tools": "none of your business"}
         case "tools/list":
             schema = {"type": "object"}
-            more = ("ask",) if "elicitation" in options.can else ()
+            more = [tool for tool, need in (("ask", "elicitation"), ("roots", "roots")) if need in options.can]
             return {"tools": [{"name": name, "inputSchema": schema} for name in ("echo", "flood", "hang", *more)]}
         case "tools/call" if message["params"]["name"] == "flood":
             while not options.flood.exists():
                 say("x" * 200 + "\n" + "y" * 200)
         case "tools/call" if message["params"]["name"] == "hang":
             time.sleep(1000)
+        case "tools/call" if message["params"]["name"] == "roots":
+            say(json.dumps({"jsonrpc": "2.0", "id": "folders", "method": "roots/list"}))
+            answered = next(each for each in map(json.loads, sys.stdin) if each.get("id") == "folders")
+            return {"content": [{"type": "text", "text": answered.get("error", {}).get("message", "told")}]}
     return {"content": [{"type": "text", "text": json.dumps(message["params"].get("arguments"))}]}
 
 
