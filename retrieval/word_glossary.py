@@ -2,7 +2,8 @@
 
 A line of the file has English words, a tab, and the words that mean them, with commas between: `folder` and `Ordner,
 Verzeichnis`. Words that say nothing here stand in a line without English. A word of a text is looked for as it is
-written, then by its stem (an ending is cut off), and in German and Dutch as a compound of two known words.
+written, then without the "s" of a plural or genitive, then by its stem (an ending is cut off), and in German and Dutch
+as a compound of two known words. Loan words have that "s" too, and no other ending.
 """
 
 # ruff: noqa: RUF001 (Cyrillic letters look like Latin ones)
@@ -133,13 +134,22 @@ class WordGlossary:
             return found
         if (found := self._written.get(word)) is not None:
             return found
+        singulars = self._singulars(word)
+        if (found := next(filter(None, map(self._written.get, singulars)), None)) is not None:
+            return found
         if (found := self._find_stem(word)) is not None:
             return found
         if not self._joints:
             return None
         if word.startswith(_BEFORE_PARTICIPLE) and (found := self._stems.get(self.stem(word[2:]))) is not None:
             return found
-        return self._find_compound(word)
+        return next(filter(None, map(self._find_compound, (word, *singulars))), None)
+
+    def _singulars(self, word: str) -> list[str]:
+        """Return a word without the ending "s", or "es", that a plural or genitive has, if it may have one. A stem is
+        shorter than that where the word itself looks as if it had an ending: "Ordner", "Konflikt", "bouton"."""
+        endings = (each for each in ("s", "es") if each in self._endings and word.endswith(each))
+        return [word.removesuffix(each) for each in endings if len(word) - len(each) >= _LEAST_STEM]
 
     def _find_stem(self, word: str) -> str | None:
         """Return the English of a form of a known word. A German order has no ending ("benenn"), and may look as if it

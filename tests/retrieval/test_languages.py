@@ -39,6 +39,12 @@ OTHERS = (*SPACED, "ja", "ko")
         ("Benenn das Blatt um", "rename sheet"),
         ("Schalte auf den Zweig main um", "switch on branch main"),
         ("mach mir einen commit mit message fix login", "create commit with message fix login"),
+        ("zeige die letzten Commits des Repositorys", "show last commit repository"),
+        ("zeige die Events des Kalenders", "show event calendar"),
+        ("ändere den Teil des Dateinamens", "change share file name"),
+        ("lösche die Tags des Projekts", "delete tag project"),
+        ("pokaż logi projektu", "show log project"),
+        ("montre les boutons des formulaires", "show button form"),
         ("Wetter in Berlin", "weather in Berlin"),
         ("lösche den Urlaubsordner", "delete holiday folder"),
         ("quels fichiers y a-t-il dans ce dossier", "which file in folder"),
@@ -55,6 +61,17 @@ OTHERS = (*SPACED, "ja", "ko")
 )
 def test_words_of_a_language_become_english_and_names_stay(text: str, english: str) -> None:
     assert put_into_english(text).replace(" of of ", " of ") == english
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "es", "pt", "nl"])
+def test_a_known_word_is_known_with_the_s_of_a_plural_or_genitive(language: str) -> None:
+    lines = read_lines(language)
+    glossary = WordGlossary(language, lines)
+    parted = (line.partition("\t") for line in lines)
+    words = [word for english, _, written in parted if english for word in written.split(", ")]
+    assert [
+        each for each in words if each.isalpha() and len(each) > 3 and glossary.find(fold(f"{each}s")) is None
+    ] == []
 
 
 @pytest.mark.parametrize(
