@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +37,8 @@ _KEPT_BY_SERVER: Final = "its write-ahead log, replicas and backups keep what wa
 _STILL_IN_USE: Final = "others use the tables, so traces stay in them; run `foretool forget --compact` later"
 _PRINCIPALS: Final = ("oauth:", "bearer:", "user:")
 _NOUNS: Final = {
-    "calls": "calls", "misses": "misses", "discoveries": "searches for tools", "exposures": "lists of clients",
+    "calls": "calls", "misses": "misses", "misses_of_others": "misses of other tools, after calls of these",
+    "discoveries": "searches for tools", "exposures": "lists of clients",
     "prompts": "prompts", "steps": "steps of agents", "sessions": "sessions", "clients": "clients",
     "flows": "values that flowed between tools", "demonstrations": "imported demonstrations",
     "working_sets": "lists kept for clients", "upstream_states": "states of servers",
@@ -46,6 +48,14 @@ _NOUNS: Final = {
     "wordings": "wordings of tools", "session_people": "names of people at sessions",
     "catalog_summaries": "summaries of the tools",
 }  # fmt: skip
+
+
+_OF_TOOLS: Final = {
+    "discoveries": "searches that showed these tools", "exposures": "lists of clients with these tools",
+    "steps": "steps of agents with these tools", "working_sets": "lists kept for clients with these tools",
+    "demonstrations": "imported demonstrations with these tools",
+}  # fmt: skip
+"""What else is forgotten where a server or a tool is given."""
 
 
 class Outcome(Struct, frozen=True):
@@ -109,13 +119,14 @@ def command(
     if not store_exists(config.storage):
         return complain(f"forget: {config.storage} does not exist; nothing is on record", WRONG)
     with open_store(config.storage, busy_ms=_BUSY_MS) as store:
+        show = partial(_print, selection)
         found = store.forgetting.forget(selection, dry=True)
         if not selection.everything and (vectors := store.vectors.count(_digests_of(found.tasks))):
             found = replace(found, counts={**found.counts, "vectors": found.counts.get("vectors", 0) + vectors})
         if not found.counts and person:
             _say_who_is_known(store, person, as_json=as_json)
         if not found.counts or dry_run:
-            output.show(Outcome(found.counts, False, ()), as_json, _print)
+            output.show(Outcome(found.counts, False, ()), as_json, show)
             if found.counts and not as_json:
                 output.say("Nothing was deleted.")
             unknown = _find_unknown(config, selection, person) if not found.counts else []
@@ -123,14 +134,14 @@ def command(
         if not yes:
             if as_json or not sys.stdin.isatty():
                 raise click.UsageError("this deletes records for good: add --yes, or --dry-run to count them.")
-            _print(Outcome(found.counts, False, ()))
+            show(Outcome(found.counts, False, ()))
             if not output.agrees("Delete them for good?", left="Nothing was deleted."):
                 output.say("Nothing was deleted.")
                 return WRONG
         with output.waiting("deleting, and rewriting what is left"):
             outcome = _forget(config, store, selection)
     remains = (*outcome.remains, *_find_texts(config.storage, selection.texts))
-    return output.show(Outcome(outcome.counts, True, remains), as_json, _print)
+    return output.show(Outcome(outcome.counts, True, remains), as_json, show)
 
 
 def _only_compact(storage: StorePlace, *, as_json: bool) -> int:
@@ -309,11 +320,14 @@ def _find_texts(storage: StorePlace, texts: Sequence[str]) -> list[str]:
     return found
 
 
-def _print(outcome: Outcome) -> None:
+def _print(selection: Selection, outcome: Outcome) -> None:
     if not outcome.counts:
         output.say("Nothing on record fits; nothing was deleted.")
         return
-    output.table(("records#", "of"), [(f"{count:,}", _NOUNS[kind]) for kind, count in outcome.counts.items()])
+    nouns = {**_NOUNS, **_OF_TOOLS} if selection.server or selection.tool else _NOUNS
+    output.table(("records#", "of"), [(f"{count:,}", nouns[kind]) for kind, count in outcome.counts.items()])
+    if selection.names_tools_alone and "exposures" in outcome.counts:
+        output.say("Those lists of clients stay, without these tools.")
     if outcome.is_done:
         output.say("They are deleted for good.", "green")
     for line in outcome.remains:

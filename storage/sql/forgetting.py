@@ -113,6 +113,7 @@ class ForgetStore(Subject):
                 if (where := self._condition(table, selection)) is None:
                     continue
                 found = self._find(table, *where, tasks)
+                others = self._count_other_misses(selection, *where) if table.name == "misses" else 0
                 if found and not dry:
                     self._count_down(table.name, found)
                     if table.name == "exposures" and selection.names_tools_alone:
@@ -120,7 +121,9 @@ class ForgetStore(Subject):
                     else:
                         database.run_all(f"DELETE FROM {table.name} WHERE {row_key(table.name)} = ?", found)  # noqa: S608
                 if found:
-                    counts[table.name] = len(found)
+                    counts[table.name] = len(found) - others
+                if others:
+                    counts["misses_of_others"] = others
             # Last, because the sessions of a person are found by it.
             if people := self._forget_people(selection, dry=dry):
                 counts["session_people"] = people
@@ -132,6 +135,7 @@ class ForgetStore(Subject):
                 mend_references(database)
         if not dry:
             delete_unused(database)
+        counts = {kind: count for kind, count in counts.items() if count}
         return Forgotten(counts, tuple(sorted(tasks)), tuple(grants))
 
     def compact(self) -> bool:
@@ -166,6 +170,14 @@ class ForgetStore(Subject):
         for text, *_ in rows if table.task else ():
             tasks |= set(_tasks_of(table.name, text))
         return [tuple(key) for _, *key in rows]
+
+    def _count_other_misses(self, selection: Selection, where: str, values: dict[str, Any]) -> int:
+        """Count the misses that a condition selects because a selected tool was called before."""
+        if not (selection.server or selection.tool):
+            return 0
+        query = f"SELECT count(*) FROM misses WHERE {where} AND NOT {_OF_TOOL.format(column='tool')}"  # noqa: S608
+        count: int = self._database.rows(query, values)[0][0]
+        return count
 
     def _take_out_of_lists(self) -> None:
         """Take the selected tools out of the lists that clients were given. That a client was given a list, and how

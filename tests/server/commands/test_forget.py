@@ -17,7 +17,7 @@ from command_fakes import echo, write_config
 from http_fakes import unused_port
 from msgspec.structs import replace
 from requirements import requirement
-from stored_records import CALL, DISCOVERY, SESSION
+from stored_records import CALL, DISCOVERY, MISS, SESSION
 
 from foretool.fleet.people import grants as module
 from foretool.fleet.people.grants import Grant, Grants
@@ -67,6 +67,29 @@ def test_what_was_counted_is_deleted_and_leaves_no_byte(config: Path, capsys: py
     assert tasks(config) == ["feed the cat"]
     for each in load(config).storage.parent.glob("foretool.sqlite3*"):
         assert b"project falcon" not in each.read_bytes()
+
+
+@requirement("trust:data:forget")
+def test_misses_of_other_tools_that_go_with_a_server_are_told_apart(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = time.time()
+    own = replace(MISS, at=now, tool=ToolId("one__add"), history=())
+    others = [
+        replace(MISS, at=now, tool=ToolId("two__read"), history=(ToolId("one__add"),)),
+        replace(MISS, at=now, tool=ToolId(""), history=(ToolId("one__add"),)),
+        replace(MISS, at=now, tool=ToolId("two__read"), history=()),
+    ]
+    with open_store(load(config).storage) as store:
+        names = {ToolId(f"{server}__{name}"): (server, name) for server, name in (("one", "add"), ("two", "read"))}
+        store.catalog.save_exposed_names(names)
+        store.calls.record([], [own, *others])
+    for options in (("--dry-run",), ("--yes",)):
+        assert forget(config, "--server", "one", *options) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert "1 misses 2 misses of other tools, after calls of these" in said
+    with open_store(load(config).storage) as store:
+        assert [each.tool for each in store.calls.misses()] == ["two__read"]
 
 
 @requirement("trust:data:forget")
@@ -248,7 +271,7 @@ def test_a_name_or_a_pattern_selects_nobody(who: str, team: Path, capsys: pytest
 
 
 def test_every_table_that_is_counted_has_a_noun() -> None:
-    assert {*(each.name for each in forgetting._TABLES), *forgetting._WHOLE, "session_people"} - {
+    assert {*(each.name for each in forgetting._TABLES), *forgetting._WHOLE, "session_people", "misses_of_others"} - {
         "usage_folded",
         "profile_usage",
     } == set(_NOUNS)
