@@ -687,6 +687,10 @@ MANIFEST: Final[dict[str, Promise]] = {
         " large ones keep no small one out",
     ),
     "trust:http:in-flight": Promise("SECURITY.md", "the requests and streams of one session are limited"),
+    "trust:http:turns": Promise(
+        "SECURITY.md",
+        "tokens and people take turns: however many requests one sends, another's waits for a few of them",
+    ),
     "trust:http:unix-socket": Promise("SECURITY.md", "a Unix socket serves its own user alone"),
     "trust:audit": Promise(
         "SECURITY.md",

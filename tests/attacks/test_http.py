@@ -445,6 +445,36 @@ async def test_requests_in_tiny_pieces_leave_the_others_the_time(sent: tuple[byt
         assert sorted(times)[10] < 0.05, "seconds of the processor, most of which others have taken"
 
 
+@requirement("trust:http:turns")
+async def test_hundreds_of_requests_of_one_token_leave_another_its_turn() -> None:
+    tokens = [entry(ALICE, "work"), entry(EVE, "work")]
+    async with tenants(tokens=tokens) as at:
+        line = at.server.address.port
+        flood = [await asyncio.open_connection("127.0.0.1", line) for _ in range(200)]
+        one = await asyncio.open_connection("127.0.0.1", line)
+        for reader, writer in (*flood, one):  # each is accepted before anything is asked
+            writer.write(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            await reader.readuntil(b'{"status":"ok"}')
+        for _, writer in flood:
+            writer.write(calling(EVE, "eve"))
+        one[1].write(calling(ALICE, "alice"))
+        await at.upstreams[0].called("push", 201)
+        for _, writer in (*flood, one):
+            writer.close()
+        who = [arguments["who"] for _, arguments in at.upstreams[0].calls]
+    assert who.index("alice") < 10
+
+
+def calling(token: str, who: str) -> bytes:
+    """A call of the modern era as it goes on the wire."""
+    params = {"_meta": META, "name": "git__push", "arguments": {"who": who}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    lines = {"host": "localhost", "content-length": str(len(body)), **JSON_AND_EVENTS, **bearer(token)}
+    lines |= {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "git__push"}
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"POST /mcp/work HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
 @requirement("trust:http:rotation")
 async def test_a_token_that_is_deleted_from_the_file_of_a_running_process_is_gone(tmp_path: Path) -> None:
     config = write_config(tmp_path, {}, tokens=[entry(ALICE, "*"), entry(EVE, "*")])

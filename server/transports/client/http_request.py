@@ -50,20 +50,23 @@ class PeerConnection(Protocol):
     transport: asyncio.Transport
     source: str
     """The address of the client; empty on a Unix socket."""
+    principal: str | None
+    """Who sends the request at hand; None for who has not shown a token."""
 
     def recognise(self, principal: str) -> None:
         """Record who sends the request at hand."""
 
 
 class Turns:
-    """Lets a few through in each round of the loop, in the order in which they came."""
+    """Lets a few through in each round of the loop. Principals take turns; each one's requests go in their order."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._taken = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: dict[str | None, deque[asyncio.Future[None]]] = {}
+        """By principal; whose turn is next comes first."""
 
-    async def wait(self) -> None:
+    async def wait(self, principal: str | None) -> None:
         """Wait for a turn."""
         loop = asyncio.get_running_loop()
         if not self._taken:
@@ -72,13 +75,17 @@ class Turns:
             self._taken += 1
             return
         turn = loop.create_future()
-        self._waiting.append(turn)
+        self._waiting.setdefault(principal, deque()).append(turn)
         await turn
 
     def _begin_round(self) -> None:
         self._taken = 0
         while self._waiting and self._taken < self._most:
-            turn = self._waiting.popleft()
+            principal, turns = next(iter(self._waiting.items()))
+            del self._waiting[principal]
+            turn = turns.popleft()
+            if turns:
+                self._waiting[principal] = turns
             if not turn.done():
                 turn.set_result(None)
                 self._taken += 1
@@ -93,8 +100,11 @@ class Bodies:
     def __init__(self, most: int) -> None:
         self.most = most
         self.taken = 0
-        self.parts = Turns(8)
-        self.messages = Turns(1)
+        self._parts, self._large, self._small = Turns(8), Turns(1), Turns(2)
+
+    def turns(self, size: int, *, is_whole: bool) -> Turns:
+        """Return whose turns a body of this size waits for, or the next part of it."""
+        return self._parts if not is_whole else self._large if size > _SMALL_BODY else self._small
 
     def take(self, size: int) -> None:
         if self.taken + size > self.most:
@@ -171,8 +181,8 @@ class HttpRequest:
                 size += len(event["body"])
                 _check_size(size, largest)
                 self._count(size)
-                if size > _SMALL_BODY:
-                    await (self._bodies.parts if event["more_body"] else self._bodies.messages).wait()
+                if size > _SMALL_BODY or not event["more_body"]:
+                    await self._bodies.turns(size, is_whole=not event["more_body"]).wait(self.connection.principal)
                 if not event["more_body"]:
                     return b"".join(parts)
                 limit.reschedule(end + size / BODY_RATE)

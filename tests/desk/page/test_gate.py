@@ -64,7 +64,7 @@ class Stage:
         self._gate = PageGate(cast("PageProcess", self.page))
 
     async def app(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        connection = SimpleNamespace(recognise=self.known.append, source="192.0.2.7")
+        connection = SimpleNamespace(recognise=self.known.append, source="192.0.2.7", principal=None)
         extended = {**scope, "extensions": {CONNECTION: {CONNECTION: connection}}}
         request = HttpRequest(extended, receive, send, 1 << 20, self._bodies, lambda: None)
         await self._gate(self.door, request)

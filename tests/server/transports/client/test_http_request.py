@@ -144,11 +144,11 @@ async def test_a_compressed_body_is_refused(coding: str) -> None:
 
 
 @requirement("trust:http:bodies")
-async def test_a_few_large_messages_take_their_turn_in_each_round() -> None:
+async def test_a_few_messages_take_their_turn_in_each_round_and_principals_alternate() -> None:
     turns, passed = Turns(2), []
 
     async def one(number: int) -> None:
-        await turns.wait()
+        await turns.wait("late" if number == 6 else "first")
         passed.append((number, rounds[0]))
 
     rounds = [0]
@@ -157,7 +157,7 @@ async def test_a_few_large_messages_take_their_turn_in_each_round() -> None:
     for _ in range(12):
         await asyncio.sleep(0)
         rounds[0] += 1
-    assert [number for number, _ in passed] == [0, 1, 2, 3, 5, 6]
+    assert [number for number, _ in passed] == [0, 1, 2, 6, 3, 5]
     at = [round_ for _, round_ in passed]
     assert max(at.count(round_) for round_ in at) == 2
     await asyncio.gather(*tasks, return_exceptions=True)
