@@ -266,6 +266,7 @@ class _Transport:
 class _Connection:
     transport = _Transport()
     source = ""
+    principal: str | None = None
 
     def recognise(self, principal: str) -> None:
         pass
