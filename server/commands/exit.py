@@ -7,6 +7,8 @@ WRONG = 1
 USAGE = 2
 """The command line or the config cannot be used."""
 INTERRUPTED = 130
+_JOINT = "\ue000"
+"""Stands for the blanks of a command while lines are broken; no text of ours has this character."""
 
 
 def complain(message: str, status: int = USAGE) -> int:
@@ -24,7 +26,29 @@ def _wrapped(line: str) -> str:
         return line
     # A window imports this file, so nothing that takes memory comes before there is something to say.
     import shutil
+
+    return fold(line, max(shutil.get_terminal_size().columns, 24))
+
+
+def fold(text: str, width: int, rest: str = "", *, breaks_words: bool = False) -> str:
+    """Break a text between words, and in no command of ours that fits a line. `rest`: begins each line but the first;
+    `breaks_words`: break a word that is wider than a line."""
     import textwrap
 
-    width = max(shutil.get_terminal_size().columns, 24)
-    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+    wrapper = textwrap.TextWrapper(
+        width, subsequent_indent=rest, break_long_words=breaks_words, break_on_hyphens=False
+    )  # fmt: skip
+    return part_commands(wrapper.fill(join_commands(text, width - len(rest))))
+
+
+def join_commands(text: str, width: int) -> str:
+    """Make each command of ours in a text one word, if it is not wider than a line."""
+    import re
+
+    command = r"foretool(?: [a-z]+(?![\w']))?(?: (?:--?[a-z-]*(?:[ =][A-Z]+\b)?|[A-Z]{2,}\b|\d+\b))*"
+    return re.sub(command, lambda found: found[0].replace(" ", _JOINT if len(found[0]) <= width else " "), text)
+
+
+def part_commands(text: str) -> str:
+    """Take back what `join_commands` has done."""
+    return text.replace(_JOINT, " ")

@@ -7,7 +7,6 @@ escapes them instead.
 from __future__ import annotations
 
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,11 +19,11 @@ import msgspec
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.padding import Padding
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from foretool.server.commands.exit import fold, join_commands, part_commands
 from foretool.server.config.errors import plural as plural
 from foretool.server.system.logs import printable, printable_json
 from foretool.server.trust import text as trust_text
@@ -64,12 +63,12 @@ def say(text: str = "", style: str = "") -> None:
     before, _, after = text.partition(inner)
     indent = len(inner) - len(inner.lstrip(" "))
     target = console()
-    if target.soft_wrap or not indent:
+    if target.soft_wrap:
         target.print(Text(f"{before}{printable_text(inner)}{after}", style))
         return
-    target.print(before, end="")
-    target.print(Padding(Text(printable_text(inner).lstrip(" "), style), (0, 0, 0, indent), expand=False))
-    target.print(after, end="")
+    lines = _fold(target, Text(printable_text(inner).lstrip(" "), style), indent)
+    shown = Text("\n").join([Text(" " * indent) + line for line in lines])
+    target.print(Text.assemble(before, shown, after), no_wrap=True, overflow="ignore", crop=False)
 
 
 def say_fact(name: str, value: str, style: str = "", *, indent: int = 0, column: int = 10) -> None:
@@ -79,11 +78,9 @@ def say_fact(name: str, value: str, style: str = "", *, indent: int = 0, column:
     if target.soft_wrap:
         target.print(Text(label + printable_text(value), style))
         return
-    grid = Table.grid()
-    grid.add_column(no_wrap=True, width=len(label))
-    grid.add_column(overflow="fold")
-    grid.add_row(Text(label, style), Text(printable_text(value), style))
-    target.print(grid)
+    lines = _fold(target, Text(printable_text(value), style), len(label))
+    labels = [Text(label, style), *[Text(" " * len(label))] * len(lines)]
+    _print_as_they_are(target, [begin + line for begin, line in zip(labels, lines, strict=False)])
 
 
 def put_together(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
@@ -103,13 +100,9 @@ def say_lines(text: str) -> None:
 def say_paragraph(text: str, first: str = "", rest: str = "", style: str = "") -> None:
     """Print a text within the width of the terminal; another program gets it on one line."""
     target = console()
-    line = printable_text(text)
+    line = first + printable_text(text)
     if sys.stdout.isatty():
-        line = textwrap.fill(
-            line, target.width - 1, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
-        )
-    else:
-        line = first + line
+        line = fold(line, target.width - 1, rest, breaks_words=True)
     target.print(Text(line, style))
 
 
@@ -117,10 +110,7 @@ def warn(text: str) -> None:
     """Print a remark on stderr, beside the answer, within the width of the terminal."""
     said = printable_text(text)
     if sys.stderr.isatty():
-        wrapped = textwrap.TextWrapper(
-            console(error=True).width - 1, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False
-        )
-        said = wrapped.fill(said)
+        said = fold(said, console(error=True).width - 1, "  ")
     click.echo(said, err=True)
 
 
@@ -226,9 +216,20 @@ def _wrap(target: Console, line: Text, indent: str) -> Iterator[Text]:
     if line.cell_len + len(indent) <= target.width:
         yield Text(indent) + line
         return
-    for each in line.wrap(target, target.width - len(indent), overflow="fold"):
-        each.rstrip()
+    for each in _fold(target, line, len(indent)):
         yield Text(indent) + each
+
+
+def _fold(target: Console, text: Text, indent: int) -> list[Text]:
+    """Break a text into the lines that it takes beside an indent, between words where that is possible, and in no
+    command of ours. No line ends with a blank."""
+    width = max(target.width - indent, 1)
+    text.plain = join_commands(text.plain, width)
+    lines = [*text.wrap(target, width, overflow="fold")]
+    for line in lines:
+        line.rstrip()
+        line.plain = part_commands(line.plain)
+    return lines
 
 
 @contextmanager
@@ -275,7 +276,7 @@ def agrees(question: str, *, default: bool = False, err: bool = False, left: str
     stream = sys.stderr if err else sys.stdout
     if stream.isatty():
         width = max(console(error=err).width - len(" [y/N]: "), _LEAST_WRAPPED)
-        said = textwrap.fill(said, width, break_long_words=False, break_on_hyphens=False)
+        said = fold(said, width)
     asked, usual = f"{said} {'[Y/n]' if default else '[y/N]'}", "y" if default else "n"
     try:
         answer: bool = click.prompt(asked, default=usual, show_default=False, value_proc=_read_yes, err=err)

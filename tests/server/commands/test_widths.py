@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from command_fakes import remember, write_config
 from msgspec.structs import replace
 from stored_records import CALL, MISS, SESSION
 
-from foretool.server.commands import output
+from foretool.server.commands import exit, output
 from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
@@ -172,3 +173,24 @@ def test_colours_are_for_terminals_that_want_them(path: Path, monkeypatch: pytes
     monkeypatch.setattr(sys, "stdout", plain)
     run(command)
     assert "\x1b" not in plain.getvalue()
+
+
+@pytest.mark.parametrize("width", range(34, 90, 3))
+@pytest.mark.parametrize(
+    "say",
+    [
+        output.say, output.say_paragraph, output.warn, exit.complain,
+        lambda text: output.say(f"  {text}"), lambda text: output.say_fact("failing", text),
+    ],
+)  # fmt: skip
+def test_no_line_breaks_within_a_command_or_ends_with_a_blank(
+    say: Callable[[str], object], width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setenv("COLUMNS", str(width))
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, terminal)
+    say("nothing was changed; to change files: foretool init, each line: foretool init --diff 42; so foretool says it")
+    lines = _STYLE.sub("", terminal.getvalue()).splitlines()
+    assert any("foretool init --diff 42" in line for line in lines) and any("foretool init," in line for line in lines)
+    assert all(line == line.rstrip() and len(line) <= width for line in lines)
