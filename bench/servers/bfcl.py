@@ -2,9 +2,9 @@
 
     PYTHONPATH=ROOT python -m bench.servers.bfcl PACKAGE CLASS FOLDER
 
-PACKAGE: where `bfcl-eval` and `mpmath` are installed. FOLDER holds `task.json`, the task at work as the set has it, with
-`run` beside it: the class begins anew with each run. Every call is appended to `calls.txt` there, as the set's checker
-reads it.
+PACKAGE: where `bfcl-eval` and `mpmath` are installed. FOLDER holds `task.json`, the task at work as the set has it,
+with `run` beside it: the class begins anew with each run. Every call is appended to `calls.txt` there, as the set's
+checker reads it.
 """
 
 from __future__ import annotations
