@@ -478,7 +478,10 @@ def _explain_search(
     """Return why a search did not show what was needed, as far as that is known at once."""
     is_by_name = bool(discovery.names) and not discovery.matches
     if left_out and matching and not is_by_name:
-        change = "a rule or the profile leaves out the tools that fit: foretool search TASK --tool NAME says which"
+        change = (
+            "a rule or the profile leaves out the tools that fit; foretool search for this task says which,"
+            " with --tool and a tool's name"
+        )
         return "denied", change
     if unlisted and not discovery.matches:
         return "offline", unlisted

@@ -143,7 +143,7 @@ def command(
     config = load(path)
     config.require_profile(profile)
     if not tool:
-        raise click.UsageError("which tool? foretool search TASK finds one.")
+        raise click.UsageError("say which tool; to find one: foretool search, with what you want to do.")
     given = _read_arguments(arguments)
     window = _Window(config.path, profile)
     try:

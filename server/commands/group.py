@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from foretool._version import __version__
@@ -85,6 +86,10 @@ class _LazyGroup(click.Group):
         found = getattr(module, cmd_name, None)
         command = found if isinstance(found, click.Command) else module.command
         assert isinstance(command, click.Command)
+        for each in command.params:
+            # An empty profile is all servers.
+            if each.default == "" and each.callback is None and each.name != "profile":
+                each.callback = _refuse_empty
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -100,6 +105,11 @@ class _LazyGroup(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:  # who read us has read enough, as `head` does: no error
             return 0
+        except click.UsageError as error:
+            # Where the value of an option is missing, click does not say of which command.
+            if error.ctx is None and ctx.invoked_subcommand:
+                error.ctx = click.Context(self, ctx, ctx.invoked_subcommand)
+            raise
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -127,6 +137,14 @@ class _LazyGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         named = [CompletionItem(name, help=said) for name, said in COMMANDS.items() if name.startswith(incomplete)]
         return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def _refuse_empty(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Refuse an empty text where one would mean all, as a variable of a shell that is not set."""
+    is_given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+    if is_given and not value.strip():
+        raise click.BadParameter("expected a value, found an empty text.")
+    return value
 
 
 def _move_config(args: list[str]) -> list[str]:

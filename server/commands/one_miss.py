@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from math import inf
@@ -81,7 +82,7 @@ def _print_details(details: MissDetails) -> None:
         output.say_fact(name, value, indent=2, column=19)
     _print_story(details)
     if miss.query and details.discovery is not None:
-        output.say("\nHow a search for this task ranks tools now: foretool search TASK --why")
+        output.say(f"\nHow a search for this task ranks tools now: foretool search {shlex.quote(miss.query)} --why")
 
 
 def _tell_fixes(details: MissDetails) -> Iterator[tuple[str, str]]:

@@ -279,6 +279,8 @@ def command(
     foretool search "what time is it in Tokyo" --tool git__git_log
     """
     words = " ".join(task)
+    if not words.strip():
+        raise click.UsageError("TASK is empty; say in words what is to be done.")
     with open_search(path, profile, may_be_empty=bool(name)) as (app, shown_to), output.waiting("searching"):
         found = search_once(app, words, shown_to, limit, interrupts.run(find_skills(app, words, shown_to)))
         say_without_encoders(app)

@@ -73,6 +73,20 @@ def test_help_and_completion_import_no_command() -> None:
     [
         (["nope"], "foretool: No such command 'nope'. See foretool --help"),
         (["lst"], "foretool: No such command 'lst'. Did you mean 'list'? See foretool --help"),
+        (["misses", "--tool"], "foretool: misses: Option '--tool' requires an argument. See foretool misses --help"),
+        (["bench", "--tasks"], "foretool: bench: Option '--tasks' requires an argument. See foretool bench --help"),
+        (
+            ["search", " "],
+            "foretool: search: TASK is empty; say in words what is to be done. See foretool search --help",
+        ),
+        (
+            ["forget", "--server", "", "--since", "1h", "--yes"],
+            "foretool: forget: Invalid value for '--server': expected a value, found an empty text.",
+        ),
+        (
+            ["tools", ""],
+            "foretool: tools: Invalid value for '[PATTERN]': expected a value, found an empty text.",
+        ),
         (["list", "--nope"], "foretool: list: No such option '--nope'. See foretool list --help"),
         (["misses", "x"], "foretool: misses: Invalid value for '[NUMBER]': expected one number of a miss, found 'x'."),
         (
