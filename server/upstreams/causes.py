@@ -150,7 +150,7 @@ _PATTERNS: Final = (
         Code.RUNTIME_WRONG,
         r"(?i)(?:requires[ -]python|does not satisfy python|python version)[^\n]{0,60}?((?:>=|>|==|~=)\s?3[\d.]*)",
         "it needs Python {0}",
-        'with uvx, add "--python", "3.13" (or the version that it names) before the package in its args',
+        "install the Python that it names, and write its path as the command of the entry",
     ),
     _pattern(
         Code.RUNTIME_WRONG,

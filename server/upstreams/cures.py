@@ -23,6 +23,8 @@ _NPX_FOLDER: Final = re.compile(r"(?<![\w@./-])(?:file://)?(/[^'\"\n]{0,300}?/_n
 _HALF_INSTALLED: Final = re.compile(
     r"ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND|Cannot find (?:package|module)|ENOTEMPTY|ENOENT|Unexpected end of JSON"
 )
+_CONTAINERS: Final = ("docker", "podman")
+_OTHER_IMAGE: Final = "use another version of its image, or tell its author"
 _PLACEHOLDER: Final = re.compile(
     r"(?i)<.*>|.*(?<![a-z])your[-_ ].*|.*[-_ ]here|.*x{4,}.*|change[-_ ]?me|placeholder|todo|\.{3,}"
 )
@@ -38,6 +40,8 @@ def find_cure(server: Server, cause: Cause, text: str) -> str:
         return f"{advice}; if it still takes long, {cause.do}" if cause.code is Code.SERVER_SLOW else advice
     if server.type == "stdio" and (match := PYTHON_SDK.search(text)):
         return _with_sdk(server, match[0])
+    if server.type == "stdio" and cause.code is Code.RUNTIME_WRONG:
+        return _with_runtime(server, cause.what)
     if folder := _half_installed(text):
         command = f"rm -rf {shlex.quote(folder)}"
         return f"a download of npx was broken off there: delete that folder ({command}), then run foretool doctor again"
@@ -73,16 +77,15 @@ def _matters(name: str, code: Code, text: str) -> bool:
 def _with_sdk(server: Server, text: str) -> str:
     """Say how a server gets the version of the MCP SDK for Python that it was written for, as its entry starts it. What
     others may share is left as it is: they may need the version that is there."""
-    program = Path(server.entry.command or server.command).name
-    where = os.path.realpath(shutil.which(server.command, path=os.environ.get("PATH")) or server.command)
+    program, where = _started_by(server)
     python = server.command if program.startswith("python") else interpreter_of(where)
     version = _other_sdk(python, text)
     if program == "uvx":
         return f'put "--with", "{version}" first in its args'
     if program == "uv":
         return f'put "--with", "{version}" behind "run" in its args'
-    if program in ("docker", "podman"):
-        return "use another version of its image, or tell its author"
+    if program in _CONTAINERS:
+        return _OTHER_IMAGE
     if program == "pipx":
         return f'{START_WITH}uvx: "command": "uvx", and "--with", "{version}" first in its args'
     if match := re.search(r"/uv/tools/([^/]+)/", where):
@@ -100,6 +103,34 @@ def _with_sdk(server: Server, text: str) -> str:
         f"{START_WITH}uvx in a Python of its own, because others may need the version that is there:"
         f' "command": "uvx", and first in its args "--with", "{version}", {said}'
     )
+
+
+def _with_runtime(server: Server, needed: str) -> str:
+    """Say how a server gets the Python or Node.js that it needs, as its entry starts it; "" where it has to be
+    installed."""
+    program, where = _started_by(server)
+    if program in _CONTAINERS:
+        return _OTHER_IMAGE
+    if (match := re.search(r"Python \D*(3\.\d+)", needed)) is None:
+        return ""
+    version = match[1]
+    if program == "uvx":
+        return f'put "--python", "{version}" first in its args'
+    if program == "uv":
+        return f'put "--python", "{version}" behind "run" in its args'
+    if program == "pipx":
+        return f'install Python {version}, and put "--python", "python{version}" behind "run" in its args'
+    if match := re.search(r"/uv/tools/([^/]+)/", where):
+        return f"uv tool install --force --python {version} {shlex.quote(match[1])}"
+    if match := re.search(r"/pipx/venvs/([^/]+)/", where):
+        return f"install Python {version}, then pipx reinstall --python python{version} {shlex.quote(match[1])}"
+    return ""
+
+
+def _started_by(server: Server) -> tuple[str, str]:
+    """Return the program that the entry of a server names, and the file behind it."""
+    where = os.path.realpath(shutil.which(server.command, path=os.environ.get("PATH")) or server.command)
+    return Path(server.entry.command or server.command).name, where
 
 
 def _other_sdk(python: str, text: str) -> str:

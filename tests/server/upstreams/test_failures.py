@@ -162,6 +162,35 @@ def test_a_server_for_another_sdk_gets_the_advice_that_fits_how_it_is_started(
     )  # fmt: skip
 
 
+OLD_PYTHON = "ERROR: Package 'sql' requires a different Python: 3.9.1 not in '>=3.12'; requires-python >=3.12"
+OLD_NODE = 'npm error code EBADENGINE, required: {"node":">=22"}'
+_IMAGE = "use another version of its image, or tell its author"
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "printed", "do"),
+    [
+        ("uvx", ["sql"], OLD_PYTHON, 'put "--python", "3.12" first in its args'),
+        ("uv", ["run", "sql.py"], OLD_PYTHON, 'put "--python", "3.12" behind "run" in its args'),
+        ("pipx", ["run", "sql"], OLD_PYTHON,
+         'install Python 3.12, and put "--python", "python3.12" behind "run" in its args'),
+        ("docker", ["run", "sql"], OLD_PYTHON, _IMAGE),
+        ("~/uv/tools/sql/bin/sql", [], OLD_PYTHON, "uv tool install --force --python 3.12 sql"),
+        ("~/pipx/venvs/sql/bin/sql", [], OLD_PYTHON,
+         "install Python 3.12, then pipx reinstall --python python3.12 sql"),
+        ("python3", ["-m", "sql"], OLD_PYTHON, "install the Python that it names, and write its path as the command of the entry"),
+        ("npx", ["sql"], OLD_NODE, "install a newer Node.js (https://nodejs.org)"),
+        ("podman", ["run", "sql"], OLD_NODE, _IMAGE),
+    ],
+)  # fmt: skip
+def test_a_server_for_another_runtime_gets_the_advice_that_fits_how_it_is_started(
+    command: str, args: list[str], printed: str, do: str, tmp_path: Path
+) -> None:
+    entry = {"command": command.replace("~", str(tmp_path)), "args": args}
+    found = explain_failure(server(tmp_path, **entry), "exited with code 1", (printed,))
+    assert (found.code, found.do) == (Code.RUNTIME_WRONG, do)
+
+
 @pytest.mark.parametrize(
     ("installed", "printed", "package", "said"),
     [
