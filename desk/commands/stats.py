@@ -83,7 +83,8 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs, fu
     if output.console().width < _NARROW:
         for row in done:
             output.say(f"{row.day}  {row.client}", "bold")
-            output.say(f"  {_count(row)}")
+            if len(done) > 1:  # else it is what is said of all below
+                output.say(f"  {_count(row)}")
     else:
         columns = (
             "day",

@@ -128,7 +128,7 @@ def say_saving(costs: Costs) -> str:
         rate = f" Over {plural(costs.rated_tasks, 'task')} whose end is known it is {share}."
     return (
         f"In {plural(costs.calls, 'call')}{searches} models read about {plural(costs.read_tokens, 'token')} of lists,"
-        f" answers and hints. With all tools listed, as they were then{alone}, {same} would have read"
+        f" answers and hints. With all tools listed as they were then{alone}, {same} would have read"
         f" {costs.full_tokens:,}: {outcome}.{rate}"
     )
 

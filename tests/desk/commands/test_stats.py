@@ -54,7 +54,7 @@ def test_every_day_and_client_has_a_row(tmp_path: Path, capsys: pytest.CaptureFi
         and "%" not in out
     )
     assert (
-        "In 2 calls and 1 search models read about 720 tokens of lists, answers and hints. With all tools listed, as"
+        "In 2 calls and 1 search models read about 720 tokens of lists, answers and hints. With all tools listed as"
         " they were then and no search, the same calls would have read 240: foretool cost 480 more."
     ) in " ".join(out.split())
     assert "in all: 2 tasks, 2 calls, 1 miss, 1 search, " in out
@@ -71,6 +71,15 @@ def test_a_narrow_terminal_gets_cards_that_fit(
     cards = " ".join(out[: out.index("\ncodex")].split())
     assert "1 task, 1 call, 0 misses, 0 searches, 40 tokens of lists, answers and hints read" in cards
     assert "│" not in cards and max(map(len, out.splitlines())) <= 80
+
+
+def test_a_narrow_terminal_says_once_what_one_day_of_one_client_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "console", lambda *, error=False: Console(width=80, markup=False, highlight=False))
+    assert run(["status", "--stats", "--config", str(written(tmp_path))]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("1 task, 1 call, 0 misses, 0 searches, 40 tokens") == 1
 
 
 def test_a_client_that_did_nothing_has_no_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
