@@ -119,7 +119,7 @@ def say_saving(costs: Costs) -> str:
     gained = costs.full_tokens - costs.read_tokens
     outcome = f"foretool saved {gained:,}" if gained >= 0 else f"foretool cost {-gained:,} more"
     searches = f" and {plural(costs.discoveries, 'search')}" if costs.discoveries else ""
-    alone = " and no search" if costs.discoveries else ""
+    alone = ", and no search" if costs.discoveries else ""
     reached = f"{'call that' if costs.sent == 1 else 'calls that'} reached a server" if costs.refused else ""
     same = f"the {costs.sent:,} {reached}" if reached else f"the same {'call' if costs.calls == 1 else 'calls'}"
     rate = ""

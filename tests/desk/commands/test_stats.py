@@ -55,7 +55,7 @@ def test_every_day_and_client_has_a_row(tmp_path: Path, capsys: pytest.CaptureFi
     )
     assert (
         "In 2 calls and 1 search models read about 720 tokens of lists, answers and hints. With all tools listed as"
-        " they were then and no search, the same calls would have read 240: foretool cost 480 more."
+        " they were then, and no search, the same calls would have read 240: foretool cost 480 more."
     ) in " ".join(out.split())
     assert "in all: 2 tasks, 2 calls, 1 miss, 1 search, " in out
     assert "\ncursor: 1 task, 1 call, 1 miss, 1 search, " in out
