@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Era
@@ -25,6 +27,15 @@ _MAPS: Final = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
 )
 """Keywords whose keys are names that a server chose."""
+
+
+class _Wrapped(msgspec.Struct, forbid_unknown_fields=True):
+    """An object with the one member `_MEMBER`."""
+
+    result: Raw
+
+
+_wrapped: Final = msgspec.json.Decoder(_Wrapped)
 
 
 def is_wide(definition: bytes) -> bool:
@@ -101,9 +112,20 @@ def described(result: Raw, definition: bytes) -> tuple[dict[str, Any], Raw] | No
     if schema is None or value is None:
         return None
     properties = schema.get("properties")
-    is_wrapped = bytes(memoryview(value)[:1]) == b"{" and jsonrpc.fields(value).keys() == {_MEMBER}
     is_wrapping = isinstance(properties, dict) and properties.keys() == {_MEMBER}
-    return (schema, value) if is_wrapped == is_wrapping else None
+    return (schema, value) if (_unwrap(value) is not None) == is_wrapping else None
+
+
+def _unwrap(value: Raw) -> Raw | None:
+    """Return the one member of an object that has no other than `result`, None for any other value. The decoder stops
+    at the first other member: a value may have millions."""
+    try:
+        return _wrapped.decode(value).result
+    except msgspec.ValidationError:
+        return None
+    except (msgspec.DecodeError, RecursionError):  # an escaped lone surrogate
+        members = jsonrpc.fields(value) if bytes(memoryview(value)[:1]) == b"{" else {}
+        return members[_MEMBER] if members.keys() == {_MEMBER} else None
 
 
 def fit_result(result: Raw, definition: bytes, front: Era, upstream: Era, *, was_narrow: bool = False) -> Raw:
@@ -115,12 +137,12 @@ def fit_result(result: Raw, definition: bytes, front: Era, upstream: Era, *, was
     value = members.get(_CONTENT)
     if value is None:
         return result
-    is_object = bytes(value)[:1] == b"{"
+    is_object = bytes(memoryview(value)[:1]) == b"{"
     wide = is_wide(definition)
     if front == "modern" and upstream == "legacy":
-        if not wide or not is_object or (inner := jsonrpc.fields(value)).keys() != {_MEMBER}:
+        if not wide or (inner := _unwrap(value)) is None:
             return result
-        return jsonrpc.merge_members(result, {_CONTENT: inner[_MEMBER]})
+        return jsonrpc.merge_members(result, {_CONTENT: inner})
     if was_narrow and b'"outputSchema"' not in definition:
         return result  # without a schema there is nothing to fit
     if not is_object or wide:

@@ -224,6 +224,19 @@ def test_the_data_of_an_error_is_passed_on_and_not_taken_apart(tmp_path: Path, c
     assert spent_s(served) - before < 0.4
 
 
+@requirement("trust:limits:floods", "call:verbatim")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the time of a process cannot be told")
+def test_structured_content_of_half_a_million_members_is_passed_on_and_not_taken_apart(
+    tmp_path: Path, cleanup: ExitStack
+) -> None:
+    served = serve(tmp_path, cleanup, over_stdio("wide-structure"))
+    served.list_tools()
+    before = spent_s(served)
+    for _ in range(4):
+        assert len(served.ask("tools/call", {"name": "evil__go", "arguments": {}})["structuredContent"]) == 500_000
+    assert spent_s(served) - before < 0.5
+
+
 @requirement("trust:limits:logs")
 def test_of_a_flood_of_log_entries_clients_see_some_and_how_many_were_left_out(
     tmp_path: Path, cleanup: ExitStack

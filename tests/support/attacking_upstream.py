@@ -78,7 +78,7 @@ def page(message: dict, attack: str, size: int) -> dict:
     """Return the answer to `tools/list`."""
     if attack in BROKEN_LISTS:
         return {"verbatim": BROKEN_LISTS[attack]}
-    go = definition("go")
+    go = definition("go") | ({"outputSchema": {"type": "object"}} if attack == "wide-structure" else {})
     if attack == "schema-bomb":
         return {"tools": [go, *(definition(f"bomb_{n}", **union_bomb(n, size or 18)) for n in range(40))]}
     if attack == "deep-schema":
@@ -144,7 +144,8 @@ def begin(message: dict, attack: str, size: int) -> None:
     elif attack == "die-in-call":
         os._exit(3)
     else:
-        verbatim = wide_error(size) if attack == "wide-error" else message["params"].get("arguments", {}).get("answer")
+        written = message["params"].get("arguments", {}).get("answer")
+        verbatim = WIDE[attack](size) if attack in WIDE else written
         reply(message, {"verbatim": verbatim} if verbatim else {"content": [{"type": "text", "text": "done"}]})
 
 
@@ -196,6 +197,14 @@ def nested(depth: int) -> str:
 def wide_error(size: int) -> str:
     data = {f"k{number}": number for number in range(size or 400_000)}
     return f'{{"jsonrpc":"2.0","id":ID,"error":{{"code":-32000,"message":"it failed","data":{json.dumps(data)}}}}}'
+
+
+def wide_structure(size: int) -> str:
+    data = json.dumps({f"k{number}": 0 for number in range(size or 500_000)})
+    return f'{{"jsonrpc":"2.0","id":ID,"result":{{"content":[],"structuredContent":{data}}}}}'
+
+
+WIDE = {"wide-error": wide_error, "wide-structure": wide_structure}
 
 
 def reply(message: dict, result: dict) -> None:
