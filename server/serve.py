@@ -39,10 +39,9 @@ from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.server.transports.client.base import SessionCarrier
-    from foretool.server.transports.client.http import HttpServer
 
 _GRACE_S: Final = 2.0
-"""A client that closes our input still gets the answers that come within this time."""
+"""A client that closes our input still gets the answers that come within this time, and so do windows on SIGTERM."""
 
 _DRAIN_S: Final = 8.0
 """On SIGTERM calls over HTTP have so long to be answered. Docker kills a container after 10 s."""
@@ -96,7 +95,10 @@ async def serve_windows(config: Config, profile: str, first: socket.socket, when
             await local.adopt(first)
             await _wait_for_first(windows.gone, ended)
             await local.stop_listening()
-            app.clients.is_ending = ended.is_set()
+            is_ending = ended.is_set()
+            if is_ending:
+                await _drain(app, ended, _GRACE_S)
+            app.clients.is_ending = is_ending
             await windows.close()
 
 
@@ -168,7 +170,7 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
                 _report_open(app, address if written else None)
                 await _wait_for_first(ended, serving)
                 if ended.is_set() and not serving.done():
-                    await _drain(app, transport, ended)
+                    await _drain(app, ended, _DRAIN_S, transport.drain)
             app.clients.is_ending = ended.is_set()
             await transport.stop()
             await asyncio.wait([serving])
@@ -312,13 +314,13 @@ async def _answering_locally(
         await local.stop()
 
 
-async def _drain(app: App, transport: HttpServer, ended: EndSignal) -> None:
-    """Let calls be answered before the end: for `_DRAIN_S` at most, and only until somebody asks once more. A person
-    who presses Ctrl-C waits for nobody."""
+async def _drain(app: App, ended: EndSignal, patience_s: float, announce: Callable[[], None] = lambda: None) -> None:
+    """Let calls be answered before the end: for `patience_s` at most, and only until somebody asks once more. A person
+    who presses Ctrl-C waits for nobody. `announce` lets clients know."""
     if ended.has_time:
-        transport.drain()
+        announce()
         ended.clear()
-        answers = asyncio.create_task(app.clients.wait_for_answers(_DRAIN_S))
+        answers = asyncio.create_task(app.clients.wait_for_answers(patience_s))
         await _wait_for_first(ended, answers)
         answers.cancel()
 

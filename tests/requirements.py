@@ -304,6 +304,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "windows:one-proxy": Promise("docs/decisions/0033", "windows share one proxy and one process of each server"),
     "windows:end": Promise("docs/decisions/0033", "the proxy ends in order soon after the last window has gone"),
     "windows:no-harm": Promise("docs/decisions/0033", "the end of a window, and of its process group, ends no other"),
+    "windows:drained": Promise("docs/decisions/0033", "on SIGTERM a call that is answered within 2 s is answered"),
     "windows:failover": Promise(
         "docs/decisions/0033", "when the proxy is killed, open calls get an error and the windows go on"
     ),

@@ -187,6 +187,18 @@ def test_kill_9_of_the_proxy_answers_calls_in_flight_with_an_error_and_windows_g
     assert all(sum("serverInfo" in each.get("result", {}) for each in window.seen) == 1 for window in windows)
 
 
+@requirement("windows:drained")
+def test_on_sigterm_a_call_that_is_answered_soon_is_no_error_and_windows_go_on(desk: Desk) -> None:
+    first, second = desk.opened(), desk.opened()
+    before, ident = desk.proxy(), first.post("tools/call", {"name": "s0__hang", "arguments": {"s": 0.7}})
+    assert second.call("s1__echo", {"n": 1}) == '{"n": 1}'
+    os.kill(before, signal.SIGTERM)
+    assert second.call("s1__echo", {"n": 2}) == '{"n": 2}'
+    assert first.reply(ident)["result"]["content"][0]["text"] == '{"s": 0.7}'
+    assert wait_until(lambda: not is_alive(before))
+    assert first.call("s1__echo", {"n": 3}) == '{"n": 3}'
+
+
 ENDINGS = [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP]
 
 

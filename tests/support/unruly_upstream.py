@@ -64,7 +64,7 @@ def answer(message: dict, options: argparse.Namespace) -> dict:
             while not options.flood.exists():
                 say("x" * 200 + "\n" + "y" * 200)
         case "tools/call" if message["params"]["name"] == "hang":
-            time.sleep(1000)
+            time.sleep(message["params"].get("arguments", {}).get("s", 1000))
         case "tools/call" if message["params"]["name"] == "roots":
             say(json.dumps({"jsonrpc": "2.0", "id": "folders", "method": "roots/list"}))
             answered = next(each for each in map(json.loads, sys.stdin) if each.get("id") == "folders")
