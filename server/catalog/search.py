@@ -176,9 +176,9 @@ class Search(BackgroundWork):
         """Whether learned models take part; indexes nothing."""
         return self._models is not None
 
-    def count_unindexed(self) -> int:
-        """Return about how many tools are still to be indexed."""
-        return self._index.count_missing()
+    def count_unindexed(self, admits: Callable[[str], bool] = bool) -> int:
+        """Return about how many tools are still to be indexed. `admits`: of which upstreams, of all without it."""
+        return self._index.count_missing(admits)
 
     def update_corpus(self, most: float = FEW) -> Corpus:
         """Index the missing tools if there are at most `most` of them; returns the indexed tools."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -62,11 +62,12 @@ class Index:
         """Whether every tool is indexed as it is now."""
         return self._follow() and self._work is None
 
-    def count_missing(self) -> int:
-        """Return about how many tools are still to be indexed: an upstream counts in full until it is done."""
+    def count_missing(self, admits: Callable[[str], bool] = bool) -> int:
+        """Return about how many tools are still to be indexed: an upstream counts in full until it is done. `admits`:
+        whether an upstream counts; all do without it."""
         self._follow()
         names = self._waiting.keys() | ({self._current} if self._work else ())
-        return sum(len(self._catalog.listed(name)) for name in names)
+        return sum(len(self._catalog.listed(name)) for name in names if admits(name))
 
     def update(self, most: float = inf) -> Pipeline:
         """Index the missing tools if there are at most `most` of them, and return the pipeline either way."""

@@ -239,7 +239,7 @@ class AnswerWriter:
         judged = self._search.judge(ranking)
         level, k = judged.level, judged.k
         lacks = Lacks(
-            self._find_absent(reach), told or (), self._search.count_unindexed(),
+            self._find_absent(reach), told or (), self._search.count_unindexed(reach.admits),
             self._search.meaning_in() if query.lines else None,
             _UNREAD not in (told or ()) and level != "high" and is_unread(query.lines),
         )  # fmt: skip

@@ -8,6 +8,8 @@ import pytest
 from fakes import FakeUpstream, end_of_searches, proxy_over, tool
 from requirements import requirement
 
+from foretool.server.protocol import jsonrpc
+
 pytestmark = pytest.mark.anyio
 
 
@@ -54,13 +56,17 @@ async def test_an_answer_says_how_many_tools_were_not_searched_yet(monkeypatch: 
     monkeypatch.setattr("foretool.server.catalog.search.INDEX_S", 0.0)
     monkeypatch.setattr("foretool.server.catalog.search.SLICE_S", 0.0)
     upstream = FakeUpstream("mail", [tool("send", "Send a mail"), tool("post", "Send a letter"), tool("fax", "Send")])
-    async with proxy_over(upstream) as stage:
+    other = FakeUpstream("clock", [tool("now", "Tells the time"), tool("stop", "Stops the time")])
+    profiles = {"mail": {"servers": ["mail"]}}
+    async with proxy_over(upstream, other, profiles=profiles, profile="mail") as stage:
         await stage.client.initialize()
         short = await stage.client.discover("send")
         advice = "3 of 3 tools are not searched yet: if none of these fits, ask again in a few seconds."
-        assert (short["matches"], short["advice"]) == ([], advice)
+        assert (short["matches"], short["advice"]) == ([], advice), "tools of other profiles do not count"
         assert await stage.client.call_tool("mail__fax", {})  # a name needs no index
         assert await stage.app.search.index(1.0)
+        stage.app.catalog.replace("clock", [jsonrpc.raw(tool(name)) for name in ("now", "stop", "go", "wait")])
+        assert stage.app.search.count_unindexed() == 4
         whole = await stage.client.discover("send", limit=10)
     assert {match["name"] for match in whole["matches"]} == {"mail__fax", "mail__post", "mail__send"}
     assert "searched yet" not in whole["advice"]
