@@ -55,6 +55,8 @@ class ToolLookup:
         tool = self._catalog.find(name)
         lane = self._unlisted_lane(exchange, tool) if tool is not None else None
         if tool is not None and lane is None:
+            if not call.has_waited and not self._may_learn_of(exchange, tool):
+                return self._wait(call, None)  # as for a name that no server has
             self._catalog.fix_names()
             return self._admit(call, tool)
         gone = self._catalog.meanings.why_gone(name)
@@ -111,8 +113,8 @@ class ToolLookup:
     def _admit(self, call: ToolCall, tool: Tool) -> Tool | Refusal:
         """Return a tool, unless its server is one that this client must not learn of."""
         exchange = call.exchange
-        if exchange.client.transport == "stdio" or self._upstreams.admits(exchange.client.profile, tool.upstream):
-            return tool  # whoever starts us chooses the profile, so `Admission` says what it lacks
+        if self._may_learn_of(exchange, tool):
+            return tool
         refusal = self._refuse_unknown(call)
         if not isinstance(refusal.missed, Miss):
             return refusal  # by its name it may be of a server of this profile that has yet to list its tools
@@ -122,6 +124,11 @@ class ToolLookup:
         missed = replace(refusal.missed, cause="denied", change=change)
         audited = describe_refused(call, tool.id, tool.upstream, missed.at, self._recorder)
         return replace(refusal, missed=missed, audited=audited)
+
+    def _may_learn_of(self, exchange: Exchange, tool: Tool) -> bool:
+        """Return whether a client may know that there is a tool. Whoever starts us chooses the profile, so `Admission`
+        says what it lacks."""
+        return exchange.client.transport == "stdio" or self._upstreams.admits(exchange.client.profile, tool.upstream)
 
     def _unlisted_owner(self, exchange: Exchange, name: str) -> Upstream | None:
         """Return the upstream of the profile whose prefix a name has, if its tools are unknown."""

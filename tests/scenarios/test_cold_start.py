@@ -310,3 +310,21 @@ async def test_over_http_the_deadline_begins_with_the_first_client_and_not_with_
         assert upstream.gate is not None
         upstream.gate.set()
         assert "calc__add" in await listing
+
+
+@requirement("profile:denied")
+async def test_while_servers_start_a_tool_of_another_profile_is_answered_when_a_name_of_nobody_is() -> None:
+    own, other = FakeUpstream("own", ["a"], gate=asyncio.Event()), FakeUpstream("other", ["x"])
+    assert own.gate is not None
+    async with proxy_over(own, other, profiles={"p": {"servers": ["own"]}}) as stage:
+        await stage.client.initialize()
+        await stage.client.until(lambda: stage.app.catalog.find("other__x") is not None)
+        client = stage.connect("p", transport="http")
+        await client.initialize()
+        asked = [client.post("tools/call", {"name": name, "arguments": {}}) for name in ("other__x", "other__y")]
+        await client.ask("ping")
+        assert not any(each in client._raw for each in asked)
+        own.gate.set()
+        answers = [(await client.reply(each))["error"]["message"] for each in asked]
+    assert answers[0].replace("other__x", "other__y") == answers[1]
+    assert other.calls == []
