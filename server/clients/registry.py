@@ -173,7 +173,7 @@ class ClientRegistry:
         key, chat = session.record.key, session.conversations.whole
         searches, calls, misses = self._recorder.latest_of_session(key, GAP_S)
         given = self._recorder.exposures(key)
-        lists = [each for each in given if is_list(each)]
+        lists = [each for each in given if _is_list(each)]
         texts = [each for each in given if each.reason in ("hint", "prompt")]
         begin = min([each.at for each in searches] + [each.at for each in calls], default=inf)
         chat.hinted.update(tool for each in texts if each.at < begin for tool in each.tools)
@@ -182,9 +182,9 @@ class ClientRegistry:
         events = [*lists[len(before) :], *(each for each in texts if each.at >= begin), *searches, *calls]
         in_order = sorted(events, key=lambda each: each.at)
         for event, follows in zip_longest(in_order, in_order[1:]):
-            if is_list(event) and is_list(follows):
+            if _is_list(event) and _is_list(follows):
                 continue  # nothing was done with it, and reading a long list takes a tenth of a second
-            if is_list(event):
+            if _is_list(event):
                 beside = (each for each in given if each.reason == "named" and each.at == event.at)
                 client.tools.recall(session.list, event, [tool for each in beside for tool in each.tools])
             else:
@@ -284,7 +284,7 @@ class ClientRegistry:
         return [client for client in readers if client.era == "legacy" and client.wants_log(level)]
 
 
-def is_list(event: object) -> TypeGuard[Exposure]:
+def _is_list(event: object) -> TypeGuard[Exposure]:
     """Return whether what a session was given is a list, and no text that names tools."""
     return isinstance(event, Exposure) and event.reason in _LISTS
 
