@@ -175,7 +175,7 @@ async def test_the_first_screen_says_what_was_saved_what_was_missed_and_what_to_
     assert saved[0] == "Nothing", "what is sure comes first"
     assert re.fullmatch(r"A client's first list takes \d+ tokens; all 3 tools would take 120\.", saved[1])
     assert saved[2] == (
-        "In 1 call models read about 300 tokens of lists, answers and hints. With all tools listed, as they"
+        "In 1 call models read about 300 tokens of lists, answers and hints. With all tools listed as they"
         " were then, the same call would have read 120: foretool cost 180 more."
     )
     assert missed[:2] == ["1 miss", "1 of tools. In all: 1 call."]
