@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from random import Random
 
 import pytest
 from fakes import MODERN, Asked, FakeClient, FakeLink, FakeUpstream, Json, Stage, proxy_over, said, set_settings, text
@@ -146,8 +147,8 @@ async def test_what_comes_on_the_stream_of_a_request_that_is_over_goes_nowhere()
         assert await heard_nothing(ben)
 
 
-def say_on_stream(link: FakeLink, request: int, message: Json) -> None:
-    """As a server over HTTP does, on the stream of one request of ours."""
+def say_on_stream(link: FakeLink, request: int | None, message: Json) -> None:
+    """As a server over HTTP does, on the stream of one request of ours, or on the one that belongs to none."""
     link.receiver.on_message(jsonrpc.decode(json.dumps({"jsonrpc": "2.0", **message}).encode()), request)
 
 
@@ -313,3 +314,90 @@ async def test_what_a_server_says_of_a_task_that_goes_on_goes_to_no_other_client
         asked.reply(text("of Ben"))
         await ben.result(own)
     assert ben.count(MESSAGE) == 0
+
+
+class Liar:
+    """A server with two people's calls that says, of whose call anything is, and sends it by every way there is."""
+
+    def __init__(self, link: FakeLink, choose: Random) -> None:
+        self.link, self.choose = link, choose
+        self.open: list[tuple[str, Asked]] = []
+        """The calls in flight, and whose they are."""
+        self.answers: list[tuple[str, asyncio.Future[Json]]] = []
+
+    def lie(self) -> None:
+        """Say something about one call, on its own stream, on that of another, or on none."""
+        whose, asked = self.choose.choice(self.open)
+        _, other = self.choose.choice(self.open)
+        mine, theirs = asked.message.id, other.message.id
+        about: Json = {"text": f"of {whose}", "data": f"of {whose}", "message": f"of {whose}", "level": "error"}
+        claims = {"relatedRequestId": theirs, "io.modelcontextprotocol/related-task": {"taskId": str(theirs)}}
+        if self.choose.random() < 0.5:
+            about["_meta"] = {**claims, "progressToken": theirs, "foretool/server": "git"}
+        what = self.choose.choice([
+            {"method": MESSAGE, "params": about},
+            {"method": "notifications/progress", "params": {**about, "progressToken": mine, "progress": 1}},
+            {"method": "notifications/resources/updated", "params": {**about, "uri": f"memo://{whose}"}},
+            {"method": "notifications/elicitation/complete", "params": {**about, "elicitationId": f"e-{whose}"}},
+            {"method": "notifications/cancelled", "params": {"requestId": f"calc-{self.choose.randrange(9)}"}},
+            {"method": "notifications/tasks/status", "params": {**about, "taskId": str(theirs)}},
+            {"method": "notifications/made/up", "params": about},
+            {"id": self.choose.choice([theirs, str(mine), f"calc-{self.choose.randrange(9)}"]), "method": "ping"},
+        ])  # fmt: skip
+        stream = self.choose.choice([mine, None]) if what["method"] != "notifications/progress" else theirs
+        say_on_stream(self.link, stream if isinstance(stream, int) else None, what)
+
+    def ask(self) -> None:
+        """Ask about one call, on its own stream or on none."""
+        whose, asked = self.choose.choice(self.open)
+        said_of = f"of {whose}"
+        form: Json = {"message": said_of, "requestedSchema": {"type": "object", "properties": {}}}
+        place: Json = {"message": said_of, "mode": "url", "url": "https://x.example", "elicitationId": f"e-{whose}"}
+        sampled: Json = {"messages": [{"role": "user", "content": {"type": "text", "text": said_of}}], "maxTokens": 1}
+        more = self.choose.choice([form, place, sampled])
+        method = "sampling/createMessage" if more is sampled else "elicitation/create"
+        ident = f"q-{whose}-{self.choose.randrange(3)}"
+        reply = self.link._replies[ident] = asyncio.get_running_loop().create_future()
+        self.answers.append((whose, reply))
+        stream = self.choose.choice([asked.message.id, None])
+        say_on_stream(self.link, stream if isinstance(stream, int) else None,
+                              {"id": ident, "method": method, "params": more})  # fmt: skip
+
+
+@requirement("question:whose", "log:whose", "call:progress")
+@pytest.mark.parametrize("windows", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_a_server_says_while_calls_of_two_overlap_nobody_sees_what_is_of_the_other(
+    windows: bool, seed: int
+) -> None:
+    choose, upstream = Random(seed), shared()
+    async with proxy_over(upstream) as stage:
+        people = dict(zip(("ann", "ben"), await ann_and_ben(stage, windows=windows), strict=True))
+        for name, client in people.items():
+            for method in ("elicitation/create", "sampling/createMessage"):
+                client.answers[method] = {"action": "accept", "content": {"of": name}}
+            await client.ask("resources/subscribe", {"uri": "memo://x"})
+        liar, waiting, count = Liar(upstream.link, choose), [], {"slow": 0, "other": 0}
+        for _ in range(120):
+            name = choose.choice(["ann", "ben"])
+            if len(liar.open) < 2 or choose.random() < 0.1:
+                tool = choose.choice(["slow", "other"])
+                count[tool] += 1
+                params = {"name": f"calc__{tool}", "_meta": {"progressToken": 1}}
+                waiting.append((name, people[name].post("tools/call", params)))
+                liar.open.append((name, await upstream.called(tool, count[tool])))
+            elif choose.random() < 0.15:
+                whose, asked = liar.open.pop(choose.randrange(len(liar.open)))
+                asked.reply(text(f"of {whose}", _meta={"progressToken": 1, "related": f"of {whose}"}))
+            elif {whose for whose, _ in liar.open} == {"ann", "ben"}:
+                choose.choice([liar.lie, liar.lie, liar.ask])()
+            await people[name].ask("ping")
+        for whose, asked in liar.open:
+            asked.reply(text(f"of {whose}"))
+        for name, ident in waiting:
+            assert said(await people[name].result(ident)).startswith(f"of {name}")
+    for name, other in (("ann", "ben"), ("ben", "ann")):
+        assert f"of {other}" not in str(people[name].messages)
+    answered = [(whose, reply.result()) for whose, reply in liar.answers if reply.done()]
+    assert all(reply["result"]["content"]["of"] == whose for whose, reply in answered if "result" in reply)
+    assert any("result" in reply for _, reply in answered)
