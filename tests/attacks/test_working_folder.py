@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from requirements import requirement
-from served import Served, wait_until
+from served import Served, lay_ranks, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,11 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"
         self.own = self.home / ".config" / "foretool" / "mcp.json"
-        self.own.parent.mkdir(parents=True)
+        for place in (
+            self.own.parent,
+            self.home / ".local" / "state" / "foretool",
+        ):  # of files with and without `storage`
+            lay_ranks(place)
         self.repository = folder / "repository"
         self.repository.mkdir()
         self.ran = folder / "ran"

@@ -46,10 +46,14 @@ BROKEN = (
 )  # fmt: skip
 
 
-@st.composite
-def weighted(draw: st.DrawFn, *choices: tuple[int, Written]) -> bytes:
+def weighted(*choices: tuple[int, Written]) -> Written:
     """`one_of` takes the branches of its branches for its own; here each choice has the weight that is said."""
-    return draw(draw(st.sampled_from([strategy for weight, strategy in choices for _ in range(weight)])))
+    return _chosen(st.sampled_from([strategy for weight, strategy in choices for _ in range(weight)]))
+
+
+@st.composite
+def _chosen(draw: st.DrawFn, strategies: SearchStrategy[Written]) -> bytes:
+    return draw(draw(strategies))
 
 
 odd: Written = weighted((9, st.sampled_from(VALUES)), (1, st.sampled_from(BROKEN)))
@@ -65,25 +69,26 @@ _MODES = st.sampled_from("k" * 36 + "oogt")
 
 
 @st.composite
-def _members(draw: st.DrawFn, members: Sequence[tuple[bytes, Written]]) -> bytes:
+def _members(draw: st.DrawFn, members: Sequence[tuple[bytes, Written, Written]]) -> bytes:
+    """`members`: key, value, and what it may be the second time."""
     parts = []
-    for key, value in members:
+    for key, value, other in members:
         mode = draw(_MODES)
         if mode != "g":
             parts.append(b'"%b":%b' % (key, draw(odd if mode == "o" else value)))
         if mode == "t":
-            parts.append(b'"%b":%b' % (key, draw(st.one_of(value, odd))))
+            parts.append(b'"%b":%b' % (key, draw(other)))
     return b"{" + b",".join(parts) + b"}"
 
 
 def made(**members: Written) -> Written:
     """An object, hostile in some of its members; `__` in a name is a slash, a trailing `_` is left out."""
-    return _members([(name.rstrip("_").replace("__", "/").encode(), value) for name, value in members.items()])
+    return keyed({name.rstrip("_").replace("__", "/"): value for name, value in members.items()})
 
 
 def keyed(members: Mapping[str, Written]) -> Written:
     """`made`, for names that are none in Python."""
-    return _members([(name.encode(), value) for name, value in members.items()])
+    return _members([(name.encode(), value, st.one_of(value, odd)) for name, value in members.items()])
 
 
 def listed(item: Written, most: int = 3) -> Written:
@@ -349,6 +354,11 @@ _HEADERS: dict[bytes, SearchStrategy[bytes]] = {
 HttpRequest = tuple[str, str, list[tuple[bytes, bytes]], bytes]
 
 
+_LIVES = st.booleans()
+_ODD_HEADERS = st.lists(st.sampled_from([None] * 9 + list(_HEADERS)), max_size=2)
+_ODD_LINES = {name: st.one_of(values, _header_values) for name, values in _HEADERS.items()}
+
+
 @st.composite
 def http_requests(draw: st.DrawFn) -> HttpRequest:
     """Verb, path, header lines and body; the lines fit the body, but for one or two. `SESSION`: a living session."""
@@ -358,15 +368,15 @@ def http_requests(draw: st.DrawFn) -> HttpRequest:
         b"accept": b"application/json, text/event-stream",
         b"content-type": b"application/json",
     }
-    if draw(st.booleans()):
+    if draw(_LIVES):
         lines[b"mcp-session-id"] = b"SESSION"
     else:
         lines |= _modern_lines(body)
     told = list(lines.items())
-    for name in draw(st.lists(st.sampled_from([None] * 9 + list(_HEADERS)), max_size=2)):
+    for name in draw(_ODD_HEADERS):
         if name is not None:
-            told = [line for line in told if line[0] != name or draw(st.booleans())]
-            told.append((name, draw(st.one_of(_HEADERS[name], _header_values))))
+            told = [line for line in told if line[0] != name or draw(_LIVES)]
+            told.append((name, draw(_ODD_LINES[name])))
     return draw(VERBS), draw(PATHS), told, body
 
 
@@ -398,13 +408,19 @@ _FIELDS = (
 )  # fmt: skip
 
 
+_DATA = st.lists(from_upstream, max_size=2)
+_ENDS = st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\r"])
+_MORE_FIELDS = st.lists(st.sampled_from(_FIELDS), max_size=2)
+_LAST = st.sampled_from([b"", b"", b"data: {", b"\xef\xbb\xbf", b"\0", b"\r"])
+
+
 @st.composite
 def events(draw: st.DrawFn) -> bytes:
     """A stream of server-sent events with hostile messages in it, and hostile in itself."""
     parts = []
-    for data in draw(st.lists(from_upstream, max_size=2)):
-        end = draw(st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\r"]))
+    for data in draw(_DATA):
+        end = draw(_ENDS)
         lines = [b"data: " + part for part in data.split(b"\r")]
-        lines += draw(st.lists(st.sampled_from(_FIELDS), max_size=2))
+        lines += draw(_MORE_FIELDS)
         parts += [end.join(lines), end, end]
-    return b"".join(parts) + draw(st.sampled_from([b"", b"", b"data: {", b"\xef\xbb\xbf", b"\0", b"\r"]))
+    return b"".join(parts) + draw(_LAST)

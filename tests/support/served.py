@@ -35,6 +35,7 @@ def lay_ranks(folder: Path) -> None:
     if not RANKS.exists():
         RANKS.parent.mkdir(exist_ok=True)
         subprocess.run([*COMMAND, "count", RANKS], stdin=subprocess.DEVNULL, check=False)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / "encoders").mkdir(mode=0o700, exist_ok=True)
     if RANKS.exists() and not (folder / "encoders" / NAME).exists():
         (folder / "encoders" / NAME).symlink_to(RANKS)
