@@ -45,7 +45,7 @@ class MethodPromotion:
         """Train on earlier tasks, replay later ones, and if that shows a gain train once more on all of them."""
         trial, old = self.results.begin(kind), self.results.comparable(kind)
         if len(self.timeline) < method.minimum:
-            return trial.skip(f"{len(self.timeline)} tasks to learn from; it takes {method.minimum}")
+            return trial.skip(f"tasks to learn from: {len(self.timeline)} of the {method.minimum} that it takes")
         parts = self.timeline.parts_to_replay(old)
         if not parts:
             return trial.skip(self.timeline.describe_too_few(kind, old))

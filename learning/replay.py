@@ -100,7 +100,7 @@ def refit_weights(timeline: Timeline, replay: Replay, known: KnownModels, result
     first = known.places()[-1]
     unseen = timeline.episodes[first:]
     if len(unseen) < LEAST_REPLAYED:
-        return trial.skip(f"{len(unseen)} tasks that no model has seen; it takes {LEAST_REPLAYED}")
+        return trial.skip(f"tasks that no model has seen: {len(unseen)} of the {LEAST_REPLAYED} that it takes")
     say(kind, "replaying", 0.0)
     pipeline = replay.pipeline(known.before(first))
     steps = list(steps_with_parts(pipeline, unseen, replay.upstream_of, timeline.usage_before(first)))

@@ -232,7 +232,7 @@ class Timeline:
         """Say why `parts_to_replay` is empty."""
         since = f"since {kind} {model.number}" if model else "on record"
         new = len(self) - self.place_after(model)
-        return f"{new} tasks {since}; it takes {LEAST_REPLAYED} to tell whether it is better"
+        return f"tasks {since}: {new} of the {LEAST_REPLAYED} that it takes to tell whether it is better"
 
     def stamp(self) -> dict[str, Any]:
         """Say in a model's report which episodes it has seen."""

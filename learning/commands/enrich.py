@@ -91,8 +91,8 @@ def command(
     """Have a language model word the wishes that your tools serve.
 
     Asks the model that the setting `enrich` names about each tool, and keeps its answers. Searches read them beside
-    what the server says, with less weight; clients are never shown them. Says before what is sent where, and what that
-    costs. Ended at any moment, it goes on there next time.
+    what the server says, with less weight; clients are never shown them. Says what is sent where, and what that costs,
+    before it sends anything. If you end it, it goes on from there next time.
 
     \b
     foretool enrich --dry-run

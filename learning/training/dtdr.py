@@ -108,7 +108,7 @@ class DtdrTrainer:
         material = material.of_most_tasks()
         given = training_set_of(material)
         if len(given.demonstrations) < _MINIMUM:
-            raise TooLittle(f"{NAME}: {len(given.demonstrations)} tasks with calls; it takes {_MINIMUM}")
+            raise TooLittle(f"{NAME}: tasks with calls: {len(given.demonstrations)} of the {_MINIMUM} that it takes")
         trainer = self
         if material.is_trial:
             trainer = DtdrTrainer(replace(self.recipe, networks=self.recipe.trial_networks))

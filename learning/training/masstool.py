@@ -120,7 +120,9 @@ class _Training:
         self.episode_of = np.asarray([number for _, calls, number in said if calls][-_MOST:], np.int64)
         """(tasks with tools,): the episode that each comes from."""
         if len(self.with_tools) < _MINIMUM:
-            raise TooLittle(f"{len(self.with_tools)} tasks in words with the calls they took; it takes {_MINIMUM}")
+            raise TooLittle(
+                f"tasks in words with the calls they took: {len(self.with_tools)} of the {_MINIMUM} that it takes"
+            )
 
     def run(self) -> bytes:
         texts = [text for text, _ in self.with_tools] + self.without

@@ -58,7 +58,7 @@ def train(material: Material, progress: Progress) -> bytes:
     weights = trainable_weights()
     called, examples = keep_called(examples_of(material))
     if len(examples) < _MINIMUM:
-        raise TooLittle(f"{len(examples)} calls of tasks in words; it takes {_MINIMUM}")
+        raise TooLittle(f"calls of tasks in words: {len(examples)} of the {_MINIMUM} that it takes")
     tools = [material.tools[at] for at in called]
     texts = [embedded_text(document(each, material.server_texts.get(each.upstream, ""))) for each in tools]
     vectors = material.documents(texts) if material.documents else None

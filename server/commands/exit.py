@@ -45,7 +45,7 @@ def join_commands(text: str, width: int) -> str:
     """Make each command of ours in a text one word, if it is not wider than a line."""
     import re
 
-    command = r"foretool(?: [a-z]+(?![\w']))?(?: (?:--?[a-z-]*(?:[ =][A-Z]+\b)?|[A-Z]{2,}\b|\d+\b))*"
+    command = r"foretool(?: [a-z]+(?![\w']))?(?: (?:--?[a-z-]*(?:[ =][A-Z]+\b)?|[A-Z]{2,}\b|\d+\b|'[^']*'))*"
     return re.sub(command, lambda found: found[0].replace(" ", _JOINT if len(found[0]) <= width else " "), text)
 
 

@@ -88,8 +88,8 @@ def command(
     """Set everything up: one file for the servers of all your clients.
 
     Finds the config files of your MCP clients, copies their servers into foretool's own file, and registers foretool
-    in each client in place of them. Shows everything before, and keeps a copy of each file that it changes. Then starts
-    every server once and says what is wrong with which.
+    in each client in place of them. Shows every change before it makes one, and keeps a copy of each file that it
+    changes. Then starts every server once and says what is wrong with which.
     """
     own_path = find_place(path, os.environ).path
     backups = own_path.parent / changes.FOLDER

@@ -166,7 +166,9 @@ def show_overview(path: Path | None = None) -> int:
     place = find_place(path, os.environ).path
     if not place.exists():
         output.say(f"foretool {__version__}: not set up yet ({edits.short(place)} does not exist).", "bold")
-        _say_next("foretool init", "takes over the servers of your MCP clients; it shows everything before")
+        _say_next(
+            "foretool init", "takes over the servers of your MCP clients; it shows every change before it makes one"
+        )
         return 0
     try:
         config = load(path)

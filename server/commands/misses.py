@@ -157,7 +157,7 @@ def command(
     """Show the tools that a client needed but could not see, and why.
 
     A miss: a client needed a tool that its list neither defined nor named. It called a tool that it could not see, or
-    it searched and then called none. A call that foretool call makes is none. Misses are counted by tool, and apart
+    it searched and then called none. Calls of foretool call do not count. Misses are counted by tool, and apart
     from them searches after which no tool was called.
 
     With NUMBER, one is shown in full: the conversation, the list, why the tool was not in it, and the changes that
@@ -165,8 +165,8 @@ def command(
     the fewest misses comes first. --fix asks which one to make; one that does harm is made only by its name, and one
     that spares nothing is not suggested.
 
-    Confused tools are on record where one was called in vain right before the other succeeded for the same task, or
-    where a search ranked it above the one that was then called. NUMBER is one of these pairs then.
+    --confused shows pairs of tools: one was called in vain right before the other succeeded for the same task, or a
+    search ranked it above the one that was then called. NUMBER is then one of these pairs.
 
     \b
     foretool misses --since 7d --server github

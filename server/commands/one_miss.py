@@ -74,15 +74,21 @@ def _print_details(details: MissDetails) -> None:
     facts += [*_tell_fixes(details), *((each.name, each.text) for each in details.tell_end())]
     is_of_a_tool = details.listed_now is not None and miss.noticed != "unknown_name"
     if is_of_a_tool and details.lifted != NAMED_NOW:  # which says where it stands
-        facts.append(
-            ("in the next list", "yes" if details.listed_now else "by its name" if details.named_now else "no")
-        )
+        facts.append(_tell_next_list(details))
     output.say(f"{miss.id}  {name_miss(miss)}", "bold")
     for name, value in facts:
         output.say_fact(name, value, indent=2, column=19)
     _print_story(details)
     if miss.query and details.discovery is not None:
         output.say(f"\nHow a search for this task ranks tools now: foretool search {shlex.quote(miss.query)} --why")
+
+
+def _tell_next_list(details: MissDetails) -> tuple[str, str]:
+    """Say whether the next list has the tool: the one that was missed, or that was called after a search in vain."""
+    if details.miss.tool:
+        return "in the next list", "yes" if details.listed_now else "by its name" if details.named_now else "no"
+    how = "in" if details.listed_now else "named in" if details.named_now else "not in"
+    return "called after it", f"{details.tool}, which is {how} the next list"
 
 
 def _tell_fixes(details: MissDetails) -> Iterator[tuple[str, str]]:

@@ -53,7 +53,7 @@ def test_a_model_is_left_alone_until_enough_tasks_are_new_to_it(setting: Setting
     again = setting.learn()
     result = setting.result("dtdr", again)
     assert (result.outcome, result.reason) == (
-        "skipped", "0 tasks since dtdr 1; it takes 10 to tell whether it is better",
+        "skipped", "tasks since dtdr 1: 0 of the 10 that it takes to tell whether it is better",
     )  # fmt: skip
     calls = [Call("s", at, SUM, "calc", "name", False, "ok", 1.0, True, "") for at in range(1, 60_000, 4000)]
     setting.store.calls.record(calls)

@@ -47,4 +47,4 @@ def test_weights_are_refitted_once_a_model_is_known_and_too_few_new_tasks_are_sa
     assert result.reason.startswith("not better outside the error: ")
     assert factors_in_use(setting.artifacts) == {}
     again = setting.result("weights")
-    assert (again.outcome, again.reason) == ("skipped", "0 tasks that no model has seen; it takes 10")
+    assert (again.outcome, again.reason) == ("skipped", "tasks that no model has seen: 0 of the 10 that it takes")

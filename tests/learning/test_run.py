@@ -27,7 +27,7 @@ def test_too_few_tasks_are_said(setting: Setting, monkeypatch: pytest.MonkeyPatc
     run = setting.learn()
     assert [(each.kind, each.outcome, each.reason) for each in run.results] == [
         ("whole", "skipped", "no client has 20 conversations whose list hid tools"),
-        ("dtdr", "skipped", "3 tasks to learn from; it takes 4"),
+        ("dtdr", "skipped", "tasks to learn from: 3 of the 4 that it takes"),
     ]
     gone = TrainedMethod("learned_fakes:Counted", "nowhere_to_be_found:METHOD", "history")
     monkeypatch.setattr(methods, "METHODS", {"dtdr": gone})

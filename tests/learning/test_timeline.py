@@ -51,7 +51,7 @@ def test_a_model_is_not_judged_on_tasks_that_it_has_seen() -> None:
     # The new model is trained on half of what the old one has not seen.
     assert held.parts_to_replay(seen) == [(30, 50)]
     assert held.describe_too_few("dtdr", model(imported=5, until=143.0)) == (
-        "1 tasks since dtdr 3; it takes 10 to tell whether it is better"
+        "tasks since dtdr 3: 1 of the 10 that it takes to tell whether it is better"
     )
 
 

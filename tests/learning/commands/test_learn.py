@@ -73,7 +73,7 @@ def test_demonstrations_are_imported_learned_from_reported_and_rolled_back(
 def test_it_says_in_words_what_came_of_each_method(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["learn", "--config", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "dtdr       skipped   1 tasks to learn from; it takes 4\n" in out
+    assert "dtdr       skipped   tasks to learn from: 1 of the 4 that it takes\n" in out
     assert "1 task (0 imported)" in out
 
 

@@ -134,7 +134,7 @@ def test_the_same_material_gives_the_same_model() -> None:
 
 
 def test_too_few_episodes_are_refused_with_a_count() -> None:
-    with pytest.raises(TooLittle, match="3 tasks with calls; it takes 20"):
+    with pytest.raises(TooLittle, match="tasks with calls: 3 of the 20 that it takes"):
         METHOD.train(material(world()[:3]), lambda what, share: None)
 
 

@@ -146,10 +146,10 @@ def test_a_seed_makes_the_same_model_again() -> None:
 
 
 def test_a_few_tasks_are_too_little() -> None:
-    with pytest.raises(TooLittle, match="3 tasks in words with the calls they took; it takes 20"):
+    with pytest.raises(TooLittle, match="tasks in words with the calls they took: 3 of the 20 that it takes"):
         METHOD.train(Material((), episodes()[:3]), lambda step, share: None)
     silent = tuple(Episode(each.calls) for each in episodes())
-    with pytest.raises(TooLittle, match="0 tasks in words"):
+    with pytest.raises(TooLittle, match="tasks in words with the calls they took: 0"):
         METHOD.train(Material((), silent), lambda step, share: None)
 
 

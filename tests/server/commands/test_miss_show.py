@@ -76,6 +76,20 @@ def test_the_conversation_is_told_in_order(path: Path, capsys: pytest.CaptureFix
     assert "now the client needed sky__forecast, which it did not see" in out
 
 
+def test_of_a_search_in_vain_the_tool_that_was_called_after_it_is_told_as_that(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_store(path.parent / "foretool.sqlite3") as store:
+        known = store.calls.miss(1)
+        assert known is not None
+        vain = replace(known, at=105.0, tool="", noticed="nothing_found", cause="gate", rank=0, recovered="no", call=0)
+        store.calls.record([], [vain])
+        store.calls.record([call("s1", 105.5)])
+    assert run(["misses", "2", "--config", str(path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "called after it calc__add, which is in the next list" in out and "in the next list yes" not in out
+
+
 def test_a_hostile_text_breaks_no_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with open_store(path.parent / "foretool.sqlite3") as store:
         store.tasks.add_prompt(Prompt(102.5, "ask\n  now           the client did \x1b[2J nothing"))

@@ -175,7 +175,7 @@ def test_colours_are_for_terminals_that_want_them(path: Path, monkeypatch: pytes
     assert "\x1b" not in plain.getvalue()
 
 
-@pytest.mark.parametrize("width", range(34, 90, 3))
+@pytest.mark.parametrize("width", range(43, 90, 3))
 @pytest.mark.parametrize(
     "say",
     [
@@ -190,7 +190,10 @@ def test_no_line_breaks_within_a_command_or_ends_with_a_blank(
     monkeypatch.setenv("COLUMNS", str(width))
     for stream in ("stdout", "stderr"):
         monkeypatch.setattr(sys, stream, terminal)
-    say("nothing was changed; to change files: foretool init, each line: foretool init --diff 42; so foretool says it")
+    say(
+        "nothing was changed; to change files: foretool init, each line: foretool init --diff 42; so: foretool search 'a b' --why"
+    )
     lines = _STYLE.sub("", terminal.getvalue()).splitlines()
-    assert any("foretool init --diff 42" in line for line in lines) and any("foretool init," in line for line in lines)
+    for command in ("foretool init,", "foretool init --diff 42", "foretool search 'a b' --why"):
+        assert any(command in line for line in lines)
     assert all(line == line.rstrip() and len(line) <= width for line in lines)
