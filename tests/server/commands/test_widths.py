@@ -190,9 +190,7 @@ def test_no_line_breaks_within_a_command_or_ends_with_a_blank(
     monkeypatch.setenv("COLUMNS", str(width))
     for stream in ("stdout", "stderr"):
         monkeypatch.setattr(sys, stream, terminal)
-    say(
-        "nothing was changed; to change files: foretool init, each line: foretool init --diff 42; so: foretool search 'a b' --why"
-    )
+    say("nothing changed; to do it: foretool init, by line: foretool init --diff 42; so: foretool search 'a b' --why")
     lines = _STYLE.sub("", terminal.getvalue()).splitlines()
     for command in ("foretool init,", "foretool init --diff 42", "foretool search 'a b' --why"):
         assert any(command in line for line in lines)
