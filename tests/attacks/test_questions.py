@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from callers import Caller, http_over, on_the_real_clock
-from fakes import BOTH, LEGACY, MODERN, Asked, Failed, FakeUpstream, Json, proxy_over
+from fakes import BOTH, LEGACY, MODERN, Asked, Failed, FakeClient, FakeUpstream, Json, proxy_over
 from requirements import requirement
 
 from foretool.server.protocol import jsonrpc, versions
@@ -269,3 +269,24 @@ async def test_over_http_questions_name_their_server_as_well(eras: Any) -> None:
 
 def _ask() -> Json:
     return {"name": "weather__ask", "arguments": {}}
+
+
+@requirement("trust:questions:whose")
+@pytest.mark.parametrize("eras", [LEGACY, MODERN])
+async def test_the_state_of_a_question_is_of_use_to_nobody_else(eras: Any) -> None:
+    upstream = Weather("weather", eras=eras)
+    upstream.question = {"method": "elicitation/create", "params": {"message": "Which?", "requestedSchema": FORM}}
+    async with proxy_over(upstream) as stage:
+        ann, ben, other = (FakeClient(stage.app, principal=name) for name in ("ann", "ben", "ann"))
+        for client in (ann, ben, other):
+            client.modern(capabilities=CAN)
+        asked = await ann.call_tool("weather__ask", {})
+        (key,) = asked["inputRequests"]
+        given = {"requestState": asked["requestState"], "inputResponses": {key: {"action": "accept", "content": {}}}}
+        if eras is LEGACY:  # a state of ours; that of a modern server is for this server to guard
+            for thief in (ben, other):
+                reply = await thief.reply(thief.post("tools/call", {**_ask(), **given}))
+                assert "does not belong" in reply["error"]["message"]
+        assert upstream.told == []
+        await ann.ask("tools/call", {**_ask(), **given})
+    assert len(upstream.told) == 1
