@@ -12,7 +12,7 @@ import msgspec
 
 from foretool.storage.records import Artifact, Episode, Wording
 from foretool.storage.sql.database import Subject
-from foretool.storage.sql.tables import STRINGS, Table, insert_into, raise_counter, read_counter
+from foretool.storage.sql.tables import STRINGS, Table, insert_into, raise_counter, read_counter, read_kept
 
 KEPT_MODELS: Final = 3
 """Models of a kind whose bytes are kept: the served one, and those that a rollback can bring back."""
@@ -146,7 +146,7 @@ def _encode_episode(episode: Episode) -> bytes:
 
 def _read_artifact(row: Sequence[Any]) -> Artifact:
     id, kind, number, created_at, sha256, size, active, previous, promoted_at, encoded = row
-    report = msgspec.json.decode(encoded)
+    report = read_kept(msgspec.json.decode, encoded, "artifacts")
     return Artifact(id, kind, number, created_at, sha256, size, bool(active), previous, promoted_at, report)
 
 

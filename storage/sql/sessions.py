@@ -20,7 +20,7 @@ from foretool.storage.records import (
     WorkingSet,
 )
 from foretool.storage.sql.database import Database, Said, Subject, encode_json
-from foretool.storage.sql.tables import STRINGS, TOOL_IDS, Marks, Repeats, Table
+from foretool.storage.sql.tables import STRINGS, TOOL_IDS, Marks, Repeats, Table, read_kept
 
 MOST_CLIENTS = 1000
 """Clients in the ledger, by name, version and era. Above that those without a measurement go first, then the oldest."""
@@ -187,7 +187,7 @@ class ClientLedger(Subject):
             self._marks.leave()
             self._database.run(_SEE_CLIENT, (*key, seen.last_seen))
             kept, recent = self._database.rows(f"SELECT delays, recent FROM clients {_OF_CLIENT}", key)[0]  # noqa: S608
-            delays = _numbers.decode(kept)
+            delays = read_kept(_numbers.decode, kept, "clients")
             outcomes = (recent + "1" * seen.relisted + "0" * (seen.announced - seen.relisted))[-_KEPT_OUTCOMES:]
             if seen.relisted:
                 delays = [*delays, seen.relist_ms][-_KEPT_DELAYS:]
@@ -235,12 +235,12 @@ def _exposure_key(exposure: Exposure) -> tuple[float | str | int, ...]:
 def read_exposure(row: Sequence[Any]) -> Exposure:
     """Return the exposure of a row that `GET_EXPOSURES` found."""
     session, at, policy, epoch, tools, tokens, reason, id = row
-    return Exposure(session, at, policy, epoch, TOOL_IDS.decode(tools), tokens, reason, id)
+    return Exposure(session, at, policy, epoch, read_kept(TOOL_IDS.decode, tools, "lists"), tokens, reason, id)
 
 
 def _read_client(row: Sequence[Any]) -> ClientRecord:
     client, version, era, announced, relisted, delays, last_seen, recent, tries, late, whole, code = row
-    median = _median(_numbers.decode(delays))
+    median = _median(read_kept(_numbers.decode, delays, "clients"))
     return ClientRecord(client, version, era, announced, relisted, median, last_seen, recent, tries, late, whole, code)
 
 

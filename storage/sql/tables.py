@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from msgspec.json import Decoder
 
+from foretool.storage.engine import StorageError
 from foretool.storage.records import ToolId
 from foretool.storage.sql.database import Database, Said, Values, encode_json
 
@@ -99,6 +100,7 @@ class Table(Generic[R]):
         flags: Sequence[str] = (),
         said: Sequence[str] = (),
     ) -> None:
+        self._name = name
         fields = record.__struct_fields__
         columns = [field for field in fields if field != "id"]
         self.columns = columns
@@ -134,11 +136,20 @@ class Table(Generic[R]):
         return [self.read(row) for row in database.rows(f"{self.select} {rest}", values)]
 
     def read(self, row: Sequence[Any]) -> R:
-        """Return the record of a row that `select` found."""
+        """Return the record of a row that `select` found. Raises `StorageError` for one that we have not written."""
         values = list(row)
         for place, reader in self._readers:
-            values[place] = reader(values[place])
+            values[place] = read_kept(reader, values[place], self._name)
         return self._record(*values)
+
+
+def read_kept(reader: Callable[[Any], Any], value: Any, table: str) -> Any:
+    """Return what a value of a table was made of. Raises `StorageError` for one that we have not written."""
+    try:
+        return reader(value)
+    except (ValueError, TypeError) as error:  # msgspec's among them
+        what = f"the storage has a record that foretool did not write (table {table}: {error})"
+        raise StorageError(f"{what}; move the file away, or restore a copy") from error
 
 
 def _encode_fields(row: tuple[Any, ...], encoded: Sequence[int], said: Sequence[int]) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -345,3 +346,33 @@ def test_over_http_a_proxy_serves_without_its_file_too(place: Place) -> None:
     finally:
         served.process.terminate()
         served.ended()
+
+
+@requirement("trust:storage:serves-without")
+def test_values_that_foretool_did_not_write_are_said_in_one_line_and_a_proxy_serves(
+    place: Place, serve: Callable[[], Served]
+) -> None:
+    first = serve()
+    call(first, 1)
+    first.reply(first.post("tools/call", {"name": "nothing__of_the_kind"}))
+    first.call("discover_tools", {"task": "say something back"})
+    first.leave()
+    spoil(place)
+    served = serve()
+    assert "up__up_echo" in served.list_tools()
+    call(served, 2)
+    served.leave()
+    for words in (["status"], ["misses"], ["tools"], ["search", "weather"], ["replay"], ["export", "misses"]):
+        command = [sys.executable, "-P", "-m", "foretool", *words, "--config", str(place.config)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        said = done.stdout + done.stderr
+        assert "internal error" not in said and "\x1b" not in said
+        assert not done.returncode or "did not write" in said
+
+
+def spoil(place: Place) -> None:
+    """Put something else in the place of every list that is kept as JSON."""
+    with closing(sqlite3.connect(place.path)) as store, store:
+        for (table,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for column in [row[1] for row in store.execute(f"PRAGMA table_info('{table}')") if row[2] == "TEXT"]:
+                store.execute(f"UPDATE {table} SET {column} = ? WHERE {column} LIKE '[%'", ("\x1b[31m[NaN",))
