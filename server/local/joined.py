@@ -25,12 +25,13 @@ from foretool.server.protocol.lines import LARGE, LineSplitter
 from foretool.server.transports.client.base import Front, Fronts
 from foretool.server.transports.client.stdio import DROPPED, refuse_oversized, take_line
 from foretool.server.transports.pipes import MANY, Turn
+from foretool.server.transports.tasks import SLICE_S
 
 _MOST_WINDOWS: Final = 200
 MOST_OPEN: Final = 500
 """Requests of one window without an answer; with more nothing is read from it."""
 MOST_LINES: Final = 32
-"""Lines of one window that are taken in one turn of the loop."""
+"""Lines of one window that are taken in one turn of the loop, unless these take longer than a slice."""
 MOST_UNREAD: Final = 256 * 1024 * 1024
 """Bytes that a window may leave unread until it is dropped: answers to `MOST_OPEN` requests may be large."""
 LOOK_S: Final = 2.0
@@ -213,11 +214,14 @@ class Window:
     def _work(self) -> None:
         """Handle some of the lines that have come."""
         self._is_queued = False
+        until = time.perf_counter() + SLICE_S
         with self._turn:
             for _ in range(MOST_LINES):
                 if not self._backlog or self._is_held or self._before is not None or self._front.in_flight >= MOST_OPEN:
                     break
                 take_line(self._backlog.popleft(), self._front, self)
+                if time.perf_counter() > until:
+                    break  # searches take as long as a hundred calls
         self._pace()
 
     def _pace(self) -> None:

@@ -122,6 +122,21 @@ def test_a_window_that_floods_and_reads_nothing_does_not_hold_up_the_others(desk
         stopped.communicate(timeout=PATIENCE_S)
 
 
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the time of a process cannot be told")
+@requirement("trust:windows:floods")
+def test_a_window_that_searches_without_pause_leaves_the_others_their_turns(desk: Desk) -> None:
+    flood, other = desk.opened(), desk.opened()
+    spent = Path(f"/proc/{desk.proxy()}/schedstat")
+    for number in range(300):
+        flood.post("tools/call", {"name": "discover_tools", "arguments": {"task": f"say {number} back and flood"}})
+    taken = []
+    for number in range(3):
+        before = int(spent.read_text().split()[0])
+        assert other.call("s1__echo", {"n": number}) == f'{{"n": {number}}}'
+        taken.append(int(spent.read_text().split()[0]) - before)
+    assert sorted(taken)[1] < 0.1e9, "nanoseconds of the processor"
+
+
 @pytest.mark.skipif(not ROOT, reason="only root can act as another user")
 @requirement("trust:windows:own-user")
 def test_no_window_joins_the_socket_of_another_user(tmp_path: Path) -> None:
