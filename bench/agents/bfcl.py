@@ -145,7 +145,7 @@ class Checker:
         made = [[[call] for call in turn] for turn in calls]
         truth = [list(turn) for turn in task.calls[: len(calls)]]
         category = task.entry["id"].rsplit("_", 1)[0]
-        return bool(self._check(made, truth, task.entry, category, f"check {self._checks}")["valid"])
+        return bool(self._check(made, truth, task.entry, category, f"check_{self._checks}")["valid"])
 
 
 class Bench:
@@ -165,9 +165,9 @@ class Bench:
         return (self._driver.name, arm, task.entry["id"], repeat) in self._done
 
     def begin(self, task: Conversation) -> None:
-        """Let the classes begin anew."""
+        """Let the classes begin anew: the set makes the name of a run part of the code that it evaluates."""
         (self._folder / "calls.txt").write_text("", "utf-8")
-        (self._folder / "task.json").write_text(json.dumps({**task.entry, "run": f"run {time.time_ns()}"}), "utf-8")
+        (self._folder / "task.json").write_text(json.dumps({**task.entry, "run": f"run_{time.time_ns()}"}), "utf-8")
 
     def called(self) -> list[str]:
         """What has reached the servers since the conversation began."""

@@ -26,6 +26,7 @@ MULTI_TURN_FUNC_DOC_FILE_MAPPING = {
 UTILS = """
 state = {}
 def execute_multi_turn_func_call(func_call_list, initial_config, involved_classes, model_name, test_entry_id):
+    assert model_name.isidentifier()  # the set's own code evaluates it
     lines = state.setdefault(model_name, list(initial_config["lines"]))
     def write(text):
         lines.append(text)
@@ -34,6 +35,7 @@ def execute_multi_turn_func_call(func_call_list, initial_config, involved_classe
 """
 CHECKER = """
 def multi_turn_checker(made, truth, entry, category, model_name):
+    assert model_name.isidentifier()
     return {"valid": all([step[0] for step in turn] == right for turn, right in zip(made, truth, strict=True))}
 """
 TOOL = {
