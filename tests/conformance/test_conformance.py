@@ -160,19 +160,10 @@ def test_the_proxy_behaves_as_a_client_towards_its_upstream(version: str, revisi
     assert status == 0, said[-3000:]
 
 
-AUTH = (
-    *(f"metadata-{name}" for name in ("default", "var1", "var2", "var3")),
-    *(f"scope-{name}" for name in ("from-www-authenticate", "from-scopes-supported", "omitted-when-undefined")),
-    *(f"scope-{name}" for name in ("step-up", "retry-limit")),
-    *(f"token-endpoint-auth-{name}" for name in ("basic", "post", "none")),
-    "basic-cimd",
-    "pre-registration",
-)
+IN_THE_SUITE = 14
+"""Scenarios in which the client signs in and that the suite runs together; those of one revision alone it does not."""
 MODERN_AUTH = (
-    "resource-mismatch",
-    "offline-access-scope",
-    "offline-access-not-supported",
-    "authorization-server-migration",
+    *("resource-mismatch", "offline-access-scope", "offline-access-not-supported", "authorization-server-migration"),
     *(f"iss-{name}" for name in ("supported", "not-advertised", "supported-missing")),
     *(f"iss-{name}" for name in ("wrong-issuer", "unexpected", "normalized")),
     "metadata-issuer-mismatch",
@@ -180,19 +171,28 @@ MODERN_AUTH = (
 
 
 @requirement("conformance:client")
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+def test_the_proxy_and_login_sign_in_as_the_suite_wants(revision: str, tmp_path: Path) -> None:
+    client = f"{sys.executable} {HERE / 'through.py'} --turns {tmp_path}"
+    chosen = ["--suite", "auth", "--spec-version", revision, "--timeout", str(PATIENCE_S * 1000)]
+    status, _, said = judged(NEW, "client", "--command", client, *chosen)
+    assert status == 0, said[-3000:]
+    passed = re.findall(r"^✓ auth/\S+: [1-9]\d* passed, 0 failed", said, re.MULTILINE)
+    assert len(passed) == IN_THE_SUITE, said[-3000:]
+
+
+@requirement("conformance:client")
 @pytest.mark.parametrize(
     ("revision", "scenario"),
     [
         *(("2025-03-26", f"2025-03-26-oauth-{name}") for name in ("metadata-backcompat", "endpoint-fallback")),
-        *((LEGACY, name) for name in AUTH),
-        *((MODERN, name) for name in (*AUTH, *MODERN_AUTH)),
+        *((MODERN, name) for name in MODERN_AUTH),
     ],
 )
-def test_the_proxy_and_login_sign_in_as_the_suite_wants(revision: str, scenario: str) -> None:
+def test_the_proxy_and_login_sign_in_as_one_revision_wants(revision: str, scenario: str) -> None:
     client = f"{sys.executable} {HERE / 'through.py'}"
-    status, _, said = judged(
-        NEW, "client", "--command", client, "--scenario", f"auth/{scenario}", "--spec-version", revision
-    )
+    chosen = ["--scenario", f"auth/{scenario}", "--spec-version", revision]
+    status, _, said = judged(NEW, "client", "--command", client, *chosen)
     assert status == 0, said[-3000:]
 
 

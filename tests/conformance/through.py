@@ -1,14 +1,15 @@
 """A client for the suites' client scenarios that reaches their server through the proxy.
 
-    python through.py URL
+    python through.py [--turns FOLDER] URL
 
 The suite says in the environment which revision to speak and, for some scenarios, which calls to make. The client does
 the same for each: it lists all there is, then calls, reads and gets every one of it, and answers what it is asked with
-the defaults of the form.
+the defaults of the form. A suite starts its clients at once: of those with one FOLDER, a few work at a time.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -46,6 +47,7 @@ def answer(method: str, params: Json) -> Json:
 
 METADATA_DOCUMENT: Final = "https://conformance-test.local/client-metadata.json"
 """Where the suite says that the client's metadata document is."""
+AT_ONCE: Final = 4
 SIGN_INS: Final = 3
 """How often the user signs in before they give up."""
 
@@ -122,7 +124,7 @@ class Through:
                 return
             if not sign_in(config):
                 sys.exit(1)
-            end = time.monotonic() + 3  # the suite ends a client after 30 s
+            end = time.monotonic() + 3
             while time.monotonic() < end and not self._own_tools():
                 time.sleep(0.1)
         self._is_allowed()
@@ -156,6 +158,9 @@ class Through:
 
 def main() -> None:
     context: Any = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    if sys.argv[1] == "--turns":
+        turn = (Path(sys.argv[2]) / str(os.getpid() % AT_ONCE)).open("w")
+        fcntl.flock(turn, fcntl.LOCK_EX)  # until this process ends
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"FORETOOL_SIGN_INS": f"{folder}/sign-ins", "FORETOOL_KEYRING": "off"}
         server: Json = {"url": sys.argv[-1], "prefix": ""}

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -173,11 +175,20 @@ class Failing(sqlite3.Connection):
         return super().executemany(sql, (row for row in rows if not self.step()))
 
 
+@cache
+def filled() -> bytes:
+    """A file with records, of which each test has a copy."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection)
+        fill_store(Store(SqliteDatabase(connection, ":memory:")))
+        return connection.serialize()
+
+
 def connect() -> Failing:
     # The collector may let go of it in another thread.
     connection = sqlite3.connect(":memory:", isolation_level=None, factory=Failing, check_same_thread=False)
-    migrate(connection)
-    fill_store(Store(SqliteDatabase(connection, ":memory:")))
+    connection.deserialize(filled())
+    connection.execute("SELECT 1 FROM sqlite_master LIMIT 1")  # reads the schema, so that no write has to
     return connection
 
 
