@@ -131,6 +131,19 @@ _PATTERNS: Final = (
         "correct the name and the version of the package in its args",
     ),
     _pattern(
+        Code.MODULE_MISSING,
+        r"Could not locate the bindings file|No native build was found|ERR_DLOPEN_FAILED|NODE_MODULE_VERSION"
+        r"|Could not load the ['\"]sharp['\"] module|invalid ELF header",
+        "a compiled part of it is not there, or was built for another Node.js",
+        "run npm rebuild in its folder, with the Node.js of its entry; or delete the folder and install it again",
+    ),
+    _pattern(
+        Code.MODULE_MISSING,
+        r"(?:ImportError: |OSError: |shared libraries: )(lib[\w.+-]{1,100}): |version ['`](\w+_[\d.]{1,20})' not found",
+        "this machine lacks the system library {0}",
+        "install the system package that has it",
+    ),
+    _pattern(
         Code.RUNTIME_WRONG,
         r"(?i)(?:EBADENGINE|unsupported engine|requires? (?:at least )?node(?:\.js)? ?(?:version)?|n"
         r"ode(?:\.js)? version"

@@ -12,8 +12,9 @@ from typing import Final
 from foretool.server.config.servers import Server
 from foretool.server.config.variables import server_environment
 
-_NAME: Final = r"[A-Z][A-Z0-9_]{2,63}"
-_WORD: Final = re.compile(rf"(?<![A-Za-z0-9_]){_NAME}(?![A-Za-z0-9_])")
+_WORD: Final = re.compile(r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9_]{2,63}(?![A-Za-z0-9_])")
+_NAME: Final = r"(?!ERR_)(?=[A-Z0-9]{1,62}_)[A-Z][A-Z0-9_]{2,63}"
+"""A variable that a text asks for: with an underscore, because a level (ERROR, DEBUG) often begins the line."""
 _ASKED: Final = re.compile(
     rf"(?i:\b(?:set|missing|requires?|needs?|provide|export|define|specify)\b)[^\n]{{0,60}}?\b(?P<after>{_NAME})\b"
     rf"|\b(?P<before>{_NAME})\b[^\n]{{0,60}}?(?i:not set|unset|missing|required|must be|undefined|not defined"
@@ -116,8 +117,7 @@ def _of_network(text: str, environ: Mapping[str, str], known: frozenset[str], pr
 
 def asked_variables(text: str) -> list[str]:
     """Return the names of variables that a text asks for, the first one first."""
-    asked = _unique(match["after"] or match["before"] for match in _ASKED.finditer(text))
-    return [name for name in asked if "_" in name and not name.startswith("ERR_")]
+    return _unique(match["after"] or match["before"] for match in _ASKED.finditer(text))
 
 
 def _may_be_given(name: str, known: frozenset[str]) -> bool:

@@ -33,7 +33,8 @@ from foretool.server.transports.upstream.loading import Loading, is_launcher
 
 _PIECE: Final = 64 * 1024
 """Bytes that are read at once. A server may have made its pipe longer."""
-_STDERR_LINES: Final = 20
+_STDERR_LINES: Final = 60
+"""Node prints what went wrong first, then a stack and all fields of the error."""
 _STDERR_WIDTH: Final = 400
 _LAST_WORDS_S: Final = 5.0
 """What a child wrote longer than this before its end has nothing to do with the end."""

@@ -34,6 +34,7 @@ npm warn EBADENGINE   required: { node: '>=22.0.0' },
 npm warn EBADENGINE   current: { node: 'v20.20.2', npm: '11.19.1' }
 npm warn EBADENGINE }
 """
+COMPILED = "a compiled part of it is not there, or was built for another Node.js"
 UV = "error: No solution found when resolving tool dependencies\n  cause: Because "
 
 PRINTED = [
@@ -44,6 +45,22 @@ PRINTED = [
      "GITLAB_PERSONAL_ACCESS_TOKEN environment variable is not set"),
     (Code.CREDENTIAL_MISSING, "it needs FIGMA_API_KEY",
      "Either FIGMA_API_KEY or FIGMA_OAUTH_TOKEN is required (via CLI argument or .env file)"),
+    (Code.CREDENTIAL_MISSING, "it needs API_KEY",
+     "[DEBUG 2026-12-01T00:39:35.238Z] Missing required configuration: API_KEY"),
+    (Code.CREDENTIAL_MISSING, "it needs GITHUB_TOKEN", "ERROR missing GITHUB_TOKEN"),
+    (Code.CREDENTIAL_MISSING, "it needs NOTION_TOKEN", "FATAL: please set NOTION_TOKEN"),
+    (Code.MODULE_MISSING, COMPILED, "Error: Could not locate the bindings file. Tried:\n → /x/better_sqlite3.node"),
+    (Code.MODULE_MISSING, COMPILED,
+     "Error: The module '/x/better_sqlite3.node'\nwas compiled against a different Node.js version using\n"
+     "NODE_MODULE_VERSION 115. This version of Node.js requires\nNODE_MODULE_VERSION 137. Please try re-compiling"),
+    (Code.MODULE_MISSING, COMPILED, "Error: No native build was found for platform=linux arch=x64 abi=137"),
+    (Code.MODULE_MISSING, COMPILED, 'Error: Could not load the "sharp" module using the linux-x64 runtime'),
+    (Code.MODULE_MISSING, "this machine lacks the system library libGL.so.1",
+     "ImportError: libGL.so.1: cannot open shared object file: No such file or directory"),
+    (Code.MODULE_MISSING, "this machine lacks the system library libgbm.so.1",
+     "chrome: error while loading shared libraries: libgbm.so.1: cannot open shared object file: No such file"),
+    (Code.MODULE_MISSING, "this machine lacks the system library GLIBC_2.38",
+     "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by /x/vec0.so)"),
     (Code.DOCKER_DOWN, "Docker is not running",
      "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
      "\n\nRun 'docker run --help' for more information"),

@@ -18,6 +18,7 @@ from slow_launcher import write_npx
 from foretool.server.transports.upstream import stdio
 from foretool.server.transports.upstream.base import LinkError
 from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
+from foretool.server.upstreams.causes import telling_line
 
 STUBBORN = (
     "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
@@ -195,6 +196,21 @@ async def test_what_a_child_wrote_long_before_its_end_is_not_its_reason(
         monkeypatch.setattr(loop, "time", lambda: now() + later_s)
         link._signal(stdio.signal.SIGKILL)
         assert await asyncio.wait_for(notes.told.get(), 60) == ("closed", f"was ended by SIGKILL{said}")
+    finally:
+        await link.close()
+        watcher.close()
+
+
+@pytest.mark.anyio
+async def test_what_went_wrong_is_kept_where_a_stack_and_the_fields_of_an_error_follow_it() -> None:
+    notes, watcher = Notes(), ChildWatcher()
+    script = (
+        "import sys; sys.exit('Error: no bindings\\n' + '    at frame\\n' * 24 + '  tries: [\\n' + '    one,\\n' * 20)"
+    )
+    link = await open_stdio(Child(sys.executable, ["-S", "-c", script], {}, None), notes, watcher, 1_000_000)
+    try:
+        await asyncio.wait_for(notes.told.get(), 60)
+        assert telling_line(link.stderr()) == "Error: no bindings"
     finally:
         await link.close()
         watcher.close()
