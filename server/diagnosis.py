@@ -62,6 +62,8 @@ class UpstreamCheck:
     server: str = ""
     """Name and version that it states."""
     tools: int = 0
+    lists_none: bool = False
+    """Whether it declares tools and lists none."""
     tokens: int = 0
     """Of the definitions of all its tools."""
     dropped: tuple[str, ...] = ()

@@ -35,6 +35,7 @@ from foretool.server.setup.installation import (
 from foretool.server.trust.approvals import say_waiting
 from foretool.server.upstreams.causes import Cause, last_lines
 from foretool.server.upstreams.failures import explain_failure
+from foretool.server.upstreams.upstream import LISTS_NONE
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_existing_store
 from foretool.storage.places import made_folder
@@ -200,6 +201,9 @@ def check_upstreams(upstreams: Iterable[UpstreamCheck], config: Config, timeout_
             what = f"{each.upstream}: failed beside other servers and started when these had ended"
             do = "a slow start; nothing is wrong if your client waits long enough"
             yield note("upstream", Code.SERVER_CROWDED, what, do, each.upstream)
+        elif each.is_well and each.lists_none:
+            what = f"{each.upstream}: it works and lists no tools"
+            yield warning("upstream", Code.TOOLS_NOT_LISTED, what, LISTS_NONE, each.upstream)
         for dropped in each.dropped:
             what, _, do = dropped.rpartition("; ")
             if not dropped.startswith('"tools": ') and do != OTHER_PREFIX:

@@ -19,6 +19,7 @@ from foretool.server.probing import Probe, probe_servers
 from foretool.server.protocol import jsonrpc
 from foretool.server.system.logs import mute_logging
 from foretool.server.upstreams.causes import Cause, last_lines
+from foretool.server.upstreams.upstream import LISTS_NONE
 
 _TIMEOUT_S: Final = 120.0
 """How long the first start may take: npx, uvx and docker load the package first."""
@@ -95,7 +96,7 @@ def _say(found: FirstStart) -> None:
     if found.is_well:
         output.say(f"{found.name} works: {output.plural(found.tools, 'tool')}, about {found.tokens:,} tokens.", "green")
         if not found.tools:
-            output.say("It lists no tools, so your clients get nothing from it.", "yellow")
+            output.say(f"It lists no tools: {LISTS_NONE}.", "yellow")
         return
     output.say(f"{found.name} does not work yet: {found.error} [{found.code}]", "red")
     for line in found.stderr:

@@ -27,12 +27,13 @@ from foretool.server.ledger.fixes import most_missed
 from foretool.server.recording.notes import ProxyJob, find_failing_jobs
 from foretool.server.recording.store_watch import TroubleNote, find_trouble, say_full_disk
 from foretool.server.upstreams.memory import find_running
+from foretool.server.upstreams.upstream import LISTS_NONE
 from foretool.storage.engine import StorageError
 from foretool.storage.records import MissCount, MissFilter
 
 _STYLES: Final[dict[Condition, str]] = {
-    "running": "green", "starting": "yellow", "failing": "red", "idle": "", "new": "yellow", "edited": "yellow",
-    "disabled": "dim", "wrong": "red",
+    "running": "green", "starting": "yellow", "failing": "red", "idle": "", "empty": "yellow", "new": "yellow",
+    "edited": "yellow", "disabled": "dim", "wrong": "red",
 }  # fmt: skip
 
 
@@ -77,6 +78,9 @@ def _print(found: list[ListedServer]) -> None:
     if failing := [each.name for each in found if each.condition == "failing"]:
         who = name_some(failing, _NAMED)
         output.say(f"To see why {who} fail{'s' if len(failing) == 1 else ''}: foretool doctor")
+    if empty := [each.name for each in found if each.condition == "empty"]:
+        lists = "lists no tools" if len(empty) == 1 else "list no tools"
+        output.say(f"{', '.join(empty)} {lists}: {LISTS_NONE}", "yellow")
     if new := [each.name for each in found if each.is_unlisted]:
         output.say(f"Tools not known yet: {', '.join(new)}. To start each once: foretool doctor")
 

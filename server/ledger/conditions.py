@@ -15,13 +15,14 @@ from foretool.server.upstreams.memory import find_running, states_by_upstream
 from foretool.server.upstreams.upstream import State
 from foretool.storage.records import Failure, UpstreamState
 
-Condition = Literal["running", "starting", "failing", "idle", "new", "edited", "disabled", "wrong"]
+Condition = Literal["running", "starting", "failing", "idle", "empty", "new", "edited", "disabled", "wrong"]
 
 CONDITIONS: Final[dict[Condition, str]] = {
     "running": "a proxy uses it now",
     "starting": "a proxy starts it now",
     "failing": "it could not be used when it was last tried",
     "idle": "its tools are known, and no proxy runs it now",
+    "empty": "it works and lists no tools, so clients get none from it",
     "new": "it was never started, so its tools are not known",
     "edited": "its entry has changed since it last listed its tools, so these are not known",
     "disabled": "your config has switched it off",
@@ -76,7 +77,9 @@ def list_servers(app: App, config: Config, entries: Mapping[str, object]) -> lis
     for name in config.prefixes:
         failure = app.upstreams.failure(name)
         condition, error = _condition(name, config, states.get(name), failure, app.upstreams.unlisted())
-        if condition == "new" and name in known:
+        if condition == "new" and app.upstreams.capabilities(name) is not None:
+            condition = "empty"
+        elif condition == "new" and name in known:
             condition = "edited"
         tools = app.catalog.of(name) if name in config.servers else []
         entry, waiting = entries.get(name), [each for each in held if each.server == name]

@@ -37,6 +37,10 @@ _MOST_TOLD_AGAIN: Final = 3
 log = logging.getLogger("foretool.upstream")
 
 
+LISTS_NONE: Final = 'its documentation may say what it needs first, such as a key in "env" of its entry'
+"""What to do about a server that works and lists no tools."""
+
+
 class State(Enum):
     KNOWN = "known"
     """Not started; its tools are known from an earlier run."""

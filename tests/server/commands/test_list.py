@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command_fakes import definition, fill, write_config
+from command_fakes import definition, echo, fill, write_config
 from requirements import requirement
 
 from foretool.server.commands.group import run
@@ -50,6 +50,16 @@ def test_every_server_has_its_state(config: Path, capsys: pytest.CaptureFixture[
     assert (told["calc"]["tools"], told["calc"]["tokens"], told["calc"]["runs"]) == (1, 40, "calc --token [token]")
     assert told["sky"]["error"] == "exited with 1" and told["new"]["runs"] == "https://h/mcp?key=[key]"
     assert "expected a string" in told["bad"]["error"]
+
+
+def test_a_server_that_lists_no_tools_is_not_said_to_be_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(write_config(tmp_path, {"jira": echo("--tools", "0")}))
+    assert run(["doctor", "--config", path]) == 0
+    advice = 'its documentation may say what it needs first, such as a key in "env" of its entry'
+    assert f"  jira: it works and lists no tools [FT324]\n    -> {advice}\n" in capsys.readouterr().out
+    assert run(["list", "--config", path]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"jira +empty", out) and f"jira lists no tools: {advice}\n" in out and "not known yet" not in out
 
 
 def test_an_estimate_is_marked_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
