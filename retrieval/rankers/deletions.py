@@ -5,7 +5,8 @@
 
 In the same way a tool that only reads is a near copy of the one that writes: a step that begins with "remember" or
 "save" needs the second, and a question the first. Of some 2,400 questions of public sets without a word for a deed four
-need a tool whose name says that it changes something.
+need a tool whose name says that it changes something, and of 1,800 tasks that begin with a word for looking ("show the
+latest commits") and join no deed to it, fourteen.
 """
 
 from __future__ import annotations
@@ -78,6 +79,18 @@ _DEED: Final = re.compile(
     r"|upload|writ)\w*\b",
     re.IGNORECASE,
 )
+_LOOKING: Final = re.compile(
+    _BEGINS + r"(?:browse|check|compare|count|describe|display|explain|fetch|find|get|list|look up|read|search|show"
+    r"|summari[sz]e|tell|view|what|which|who|whose|where|when|how (?:many|much))\b",
+    re.IGNORECASE,
+)
+"""The beginning of a task that wants to see something; a word for a deed may then be what it wants to see."""
+_JOINED: Final = re.compile(
+    r"(?:\b(?:and|then|to|so|after|before|or|also|please)\b|[,;.:\n-])\s*"
+    r"(?:(?:also|then|please|you|i|we|it|me|want|need|would|like|to|can|could) ){0,4}" + _DEED.pattern,
+    re.IGNORECASE,
+)
+"""A deed that is asked for besides: "find the file and send it"."""
 _ENGLISH: Final = re.compile(
     r"\b(?:the|my|this|that|these|what|which|and|of|with|from|for|to|is|are|how|when|it|you|only|nothing)\b",
     re.IGNORECASE,
@@ -103,9 +116,14 @@ def changes(name: str, server: str) -> bool:
 
 
 def only_asks(task: str) -> bool:
-    """Return whether a task is a question in English without any word for a deed."""
+    """Return whether a task is a question in English without any word for a deed, or begins with a word for looking and
+    joins no deed to it."""
+    if _ASKED.search(task) is not None:
+        return False
     is_question = _QUESTION.match(task) is not None or "?" in _behind_words(task)
-    return is_question and _DEED.search(task) is None and _ASKED.search(task) is None
+    if is_question and _DEED.search(task) is None:
+        return True
+    return _LOOKING.match(task) is not None and _JOINED.search(task) is None
 
 
 def _behind_words(task: str) -> str:

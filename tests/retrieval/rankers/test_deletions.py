@@ -99,6 +99,10 @@ def test_a_tool_that_only_reads_stands_lower_where_a_step_begins_with_a_change()
         ("what is the name of the note", True),
         ("tell me what I must not forgo in the note", True),
         ("the note is somewhere?", True),
+        ("list the latest commits to the note", True),
+        ("zeige die letzten Notizen", True),
+        ("show the note and then move it", False),
+        ("find the note, I want to send it", False),
         ("can you move the note", False),
         ("how do I get the note deleted", False),
         ("the note", False),
@@ -113,7 +117,16 @@ def test_a_tool_that_changes_something_stands_lower_where_a_question_asks_for_no
 
 
 @pytest.mark.parametrize(
-    "task", ["?" * 20_000 + "x", "x" + "?" * 20_000, " " * 20_000, "what " * 4_000, "." * 20_000 + "?x"]
+    "task",
+    [
+        "?" * 20_000 + "x",
+        "x" + "?" * 20_000,
+        " " * 20_000,
+        "what " * 4_000,
+        "show and " * 4_000,
+        "list and also " * 4_000,
+        "." * 20_000 + "?x",
+    ],
 )
 def test_no_task_takes_long_to_be_read(task: str) -> None:
     begun = time.process_time()
