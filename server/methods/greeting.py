@@ -117,9 +117,10 @@ class Greeting:
         return {**capabilities, "extensions": extensions} if extensions else capabilities
 
     def _lists_all(self, exchange: Exchange) -> bool:
-        """Return whether the list of a client holds every tool of its profile, those of missing servers included."""
-        client, unlisted = exchange.client, self._upstreams.unlisted()
-        is_known = all(each.name not in unlisted for each in self._upstreams.admitted(client.profile))
+        """Return whether the list of a client holds every tool of its profile. A server that fails has none to add;
+        once it works again, its tools come with the next list."""
+        client, awaited = exchange.client, self._upstreams.awaited()
+        is_known = all(each.name not in awaited for each in self._upstreams.admitted(client.profile))
         return is_known and client.tools.shows_all()
 
     def _tell_instructions(self, exchange: Exchange) -> str:

@@ -60,6 +60,17 @@ async def test_a_list_is_called_partial_only_where_it_is(modern: bool, settings:
     assert ("discover_tools" in greeting["instructions"]) is says
 
 
+async def test_a_server_that_fails_makes_no_list_partial() -> None:
+    down = FakeUpstream("down", ["other"], missing="no such program")
+    async with proxy_over(FakeUpstream("calc", ["add"]), down, policy="full") as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        listed = (await stage.client.ask("tools/list"))["tools"]
+        (own,) = [each for each in listed if each["name"] == "discover_tools"]
+        greeting = await stage.connect().initialize()
+    assert "partial" not in greeting["instructions"] and "partial" not in own["description"]
+
+
 @requirement("capabilities:experimental")
 async def test_experimental_capabilities_of_the_client_reach_servers_and_those_of_servers_reach_no_client() -> None:
     upstream = FakeUpstream("calc", ["add"], capabilities={"tools": {}, "experimental": {"calc/x": {}}})
