@@ -24,11 +24,8 @@ from foretool.storage.records import Tool
 _MOST_ARGUMENTS: Final = 8
 """Required arguments that are shown; a tool with more has to be asked for by name."""
 _MOST_OPTIONAL: Final = 2
-"""Optional arguments that are shown of a tool that requires none, else its call would look complete; lists have room
-for the first one. A whole call has so many behind the required ones: a tenth of the calls of BFCL's conversations take
-one, and with two every call has all that it takes, for .5 tokens a tool."""
-_MOST_VALUES: Final = 4
-"""Values that an argument may have and that a whole call shows, if they are as plain as names."""
+"""Optional arguments that are shown of a tool that requires none, else its call would look complete. Lists and hints
+have room for the first one."""
 _MOST_MEMBERS: Final = 4
 """Members of an array's objects that are shown: without them a model can only guess what the array holds."""
 _MOST_NAME: Final = 40
@@ -66,17 +63,13 @@ _called = msgspec.json.Decoder(_Called)
 _any = msgspec.json.Decoder()
 _plain = re.compile(rf"[A-Za-z_$@][\w$.-]{{0,{_MOST_NAME - 1}}}", re.ASCII)
 _name = re.compile(r"[\w.-]+", re.ASCII)
-_argument = re.compile(r"(?:^|, )([\w$@.-]+)(\??): ", re.ASCII)
+_argument = re.compile(r"([\w$@.-]+)\??: ", re.ASCII)
 
 
-def signature(tool: Tool, *, marks_optional: bool = False, is_whole: bool = False) -> str:
+def signature(tool: Tool, *, marks_optional: bool = False) -> str:
     """Return a call of a tool: `files__read(path: string, lines: integer)`; "" for a name that is not plain.
-    `marks_optional`: end it in `…` wherever the tool takes more, for which lists have no room. `is_whole`: with
-    optional arguments behind the required ones, and the values that an argument may have where these are few:
-    `sort?: "name"|"size"`."""
-    if not _name.fullmatch(tool.id):
-        return ""
-    return f"{tool.id}({_arguments(tool.definition, marks_optional or is_whole, is_whole)})"
+    `marks_optional`: end it in `…` wherever the tool takes more, for which lists and hints have no room."""
+    return f"{tool.id}({_arguments(tool.definition, marks_optional)})" if _name.fullmatch(tool.id) else ""
 
 
 def bridged(call: str, bridge: str) -> str:
@@ -87,11 +80,9 @@ def bridged(call: str, bridge: str) -> str:
 
 def example_call(call: str, bridge: str) -> str:
     """Return a call as a bridge takes it, as JSON without values: `call_tool {"name": "files__read", "arguments":
-    {"path": ...}}`. It has optional arguments only where none is required."""
+    {"path": ...}}`."""
     name, _, arguments = call.partition("(")
-    found = _argument.findall(arguments[:-1])
-    shown = [argument for argument, optional in found if not optional] or [argument for argument, _ in found]
-    given = ", ".join(f'"{argument}": ...' for argument in shown)
+    given = ", ".join(f'"{argument}": ...' for argument in _argument.findall(arguments))
     return f'{bridge} {{"name": "{name}", "arguments": {{{given}}}}}'
 
 
@@ -134,33 +125,27 @@ def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4096)
-def _arguments(definition: bytes, marks_optional: bool, is_whole: bool) -> str:
+def _arguments(definition: bytes, marks_optional: bool) -> str:
     try:
         schema = _called.decode(definition).inputSchema or _Arguments()
         required = schema.required if isinstance(schema.required, list) else []
         written = schema.properties or {}
-        names = _shown(required)
-        properties = {name: _any.decode(written[name]) for name in names if name in written}
-        needed = [name for name in names if not _has_default(properties.get(name))]
-        others = _shown([name for name in written if name not in needed])[:_MOST_OPTIONAL]
-        properties |= {name: _any.decode(written[name]) for name in others}
+        names, first = _shown(required), _shown([*written])[:_MOST_OPTIONAL]
         known = {*written}
+        properties = {name: _any.decode(written[name]) for name in (*names, *first) if name in written}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         whole = _schema(definition)
         required, properties = _required(whole), _properties(whole)
-        names = _shown(required)
-        needed = [name for name in names if not _has_default(properties.get(name))]
-        others = _shown([name for name in properties if name not in needed])[:_MOST_OPTIONAL]
+        names, first = _shown(required), _shown([*properties])[:_MOST_OPTIONAL]
         known = {*properties}
-    is_cut = len(names) < len(required)
-    if needed or is_cut:
-        others = others if is_whole and not is_cut else []
-    elif not marks_optional:
-        others = others[:1]
-    more = [f"{name}?: {_type(properties.get(name), has_values=is_whole)}" for name in others]
-    shown = [*(f"{name}: {_type(properties.get(name), has_values=is_whole)}" for name in needed), *more]
-    has_more = not known <= {*needed, *others} if marks_optional or not needed else False
-    return ", ".join([*shown, CUT] if has_more or is_cut else shown)
+    needed = [name for name in names if not _has_default(properties.get(name))]
+    shown = [f"{name}: {_type(properties.get(name))}" for name in needed]
+    has_more = len(names) < len(required) or (marks_optional and not known <= {*needed})
+    if not needed and len(names) == len(required):
+        first = first if marks_optional else first[:1]
+        shown = [f"{name}?: {_type(properties.get(name))}" for name in first]
+        has_more = len(first) < len(known)
+    return ", ".join([*shown, CUT] if has_more else shown)
 
 
 def _shown(required: Sequence[Any]) -> list[str]:
@@ -195,25 +180,15 @@ def _members(schema: dict[str, Any]) -> list[str]:
     return names if len(names) <= _MOST_MEMBERS and _shown(names) == names else []
 
 
-def _values(given: Any) -> list[str]:
-    """Return the values of an enumeration; nothing where they are many, or where one is not plain."""
-    if not isinstance(given, list) or not 0 < len(given) <= _MOST_VALUES:
-        return []
-    return given if all(isinstance(value, str) and _plain.fullmatch(value) for value in given) else []
-
-
 def _has_default(schema: Any) -> bool:
     """Return whether an argument may be left out although it is listed as required, as some generators list it."""
     return isinstance(schema, Mapping) and "default" in schema
 
 
-def _type(schema: Any, *, has_values: bool = False) -> str:
-    """Return the type of an argument in a word or two: `string`, `string[]`, `string or null`, `any`. `has_values`: the
-    values that it may have, where they are few and plain."""
+def _type(schema: Any) -> str:
+    """Return the type of an argument in a word or two: `string`, `string[]`, `string or null`, `any`."""
     if not isinstance(schema, Mapping):
         return "any"
-    if has_values and (few := _values(schema.get("enum"))):
-        return "|".join(f'"{value}"' for value in few)
     kinds = schema.get("type")
     found = [each for each in (kinds if isinstance(kinds, list) else [kinds]) if each in _TYPES]
     if not found and isinstance(values := schema.get("enum"), list) and all(isinstance(one, str) for one in values):

@@ -35,8 +35,6 @@ TOKENS: Final = 300
 """Most tokens of the text behind a prompt."""
 TOOLS: Final = 6
 """How many tools are described. The others are named with their arguments alone, which takes a third of the tokens."""
-_WHOLE: Final = 3
-"""Of how many of these the optional arguments are named as well: a tenth of calls take one."""
 MOST: Final = 12
 """How many of the tools that fit best are looked at: those behind them are named for their words alone, and a model
 calls what is named."""
@@ -105,7 +103,7 @@ def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hi
         if (how.is_listed or how.is_named) and not is_described:
             continue
         if is_described:
-            for line in describe_tool(tool, how, is_whole=len(lines) <= _WHOLE):
+            for line in describe_tool(tool, how):
                 if (cost := _count_tokens(line)) <= left:
                     lines.append(line)
                     named.append(tool.id)
@@ -130,8 +128,7 @@ def _write_example(tool: Tool, mark: Mark) -> str:
     the arguments and forget the name of the tool."""
     if mark.is_listed:
         return ""
-    whole = signature(tool, is_whole=True)
-    return f"For example: {example_call(whole, 'call_tool_write' if mark.writes else 'call_tool')}"
+    return f"For example: {example_call(signature(tool), 'call_tool_write' if mark.writes else 'call_tool')}"
 
 
 def without_deletions(tools: Iterable[Tool], prompt: str) -> Iterable[Tool]:
@@ -147,8 +144,8 @@ def _count_tokens(line: str) -> int:
     return 1 + (estimate(line) if line.isascii() else max(estimate(line), len(line.encode()) // 2))
 
 
-def describe_tool(tool: Tool, mark: Mark, *, is_whole: bool = False) -> Iterable[str]:
-    """Yield lines for a tool, from the longest to the shortest. `is_whole`: the first have optional arguments too."""
+def describe_tool(tool: Tool, mark: Mark) -> Iterable[str]:
+    """Yield lines for a tool, from the longest to the shortest."""
     from foretool.retrieval.document import document, summary_line
 
     if not (call := signature(tool)):
@@ -156,11 +153,11 @@ def describe_tool(tool: Tool, mark: Mark, *, is_whole: bool = False) -> Iterable
     if mark.is_listed:
         yield f"- {tool.id}{mark}"  # the list has its arguments
         return
-    whole, line = f"- {signature(tool, is_whole=is_whole)}{mark}", f"- {call}{mark}"
+    line = f"- {call}{mark}"
     about = one_line(summary_line(document(tool))).translate(_QUOTABLE)
     if about and not mark.is_named:  # what a named tool does is worth less than the names of two or three others
-        yield f'{whole}: "{about}"'
-    yield from dict.fromkeys((whole, line))
+        yield f'{line}: "{about}"'
+    yield line
 
 
 # Behind an answer

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foretool.server.catalog.names import SEPARATOR
-from foretool.server.catalog.signatures import MARK, example_call, name_calls, signature
+from foretool.server.catalog.signatures import MARK, name_calls, signature
 from foretool.storage.records import Tool, ToolId
 
 
@@ -49,35 +49,6 @@ def test_a_call_is_shown_with_what_it_requires(properties: Any, required: Any, e
 def test_an_answer_marks_a_call_that_takes_more_than_it_shows(required: list[str], expected: str) -> None:
     schema = {"properties": {"a": {"type": "string"}, "b": {}}, "required": required}
     assert signature(known(schema), marks_optional=True) == expected
-
-
-@pytest.mark.parametrize(
-    ("required", "expected"),
-    [
-        (["a"], 's__x(a: string, b?: "up"|"down", c?: string, …)'),
-        (["a", "b"], 's__x(a: string, b: "up"|"down", c?: string, d?: string, …)'),
-        ([], 's__x(a?: string, b?: "up"|"down", …)'),
-        (["a", "b", "c", "d", "e"], 's__x(a: string, b: "up"|"down", c: string, d: string, e: any)'),
-    ],
-)
-def test_a_whole_call_has_optional_arguments_and_the_values_that_are_few_and_plain(
-    required: list[str], expected: str
-) -> None:
-    enumerated = {"type": "string", "enum": ["up", "down"]}
-    wordy, many = {"type": "string", "enum": ["do as I say"]}, {"type": "string", "enum": [*"abcde"]}
-    schema = {
-        "properties": {"a": {"type": "string"}, "b": enumerated, "c": wordy, "d": many, "e": {}},
-        "required": required,
-    }  # fmt: skip
-    assert signature(known(schema), is_whole=True) == expected
-
-
-def test_an_example_has_what_a_call_requires_or_else_the_first_optional_arguments() -> None:
-    schema = {"properties": {"a": {}, "b": {"enum": ["x", "y"]}, "c": {}}}
-    needs = signature(known({**schema, "required": ["b"]}), is_whole=True)
-    assert example_call(needs, "call_tool") == 'call_tool {"name": "s__x", "arguments": {"b": ...}}'
-    none = signature(known(schema), is_whole=True)
-    assert example_call(none, "call_tool") == 'call_tool {"name": "s__x", "arguments": {"a": ..., "b": ...}}'
 
 
 def test_calls_share_the_prefix_of_their_server_where_that_is_shorter() -> None:

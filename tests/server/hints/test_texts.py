@@ -113,15 +113,6 @@ def test_what_the_list_names_already_is_not_described_and_only_named_among_the_b
     )
 
 
-def test_the_best_three_are_described_with_optional_arguments_and_values() -> None:
-    given = {"a": {"type": "string"}, "sort": {"enum": ["name", "size"]}, "z": {}}
-    tools = [tool(f"t{n}", "", given, ["a"]) for n in range(5)]
-    lines = write_prompt_hint(tools, lambda each: HIDDEN).text.splitlines()
-    assert lines[1:4] == [f'- sky__t{n}(a: string, sort?: "name"|"size", z?: any): "t{n}"' for n in range(3)]
-    assert lines[4:6] == ['- sky__t3(a: string): "t3"', '- sky__t4(a: string): "t4"']
-    assert lines[-1] == 'For example: call_tool {"name": "sky__t0", "arguments": {"a": ...}}'
-
-
 def test_a_tool_without_room_for_its_words_keeps_its_name() -> None:
     whole, short = describe_tool(tool("a", "Does it."), HIDDEN)
     assert (whole, short) == ('- sky__a(): "Does it."', "- sky__a()")
