@@ -215,7 +215,7 @@ class ToolRunner:
             self._record(attempt, "error", True)
             if advice and isinstance(reply.error, Raw):
                 _, reason = jsonrpc.error_of(reply.error)
-                said = "; ".join((reason, *advice))
+                said = "; ".join((reason.rstrip().rstrip("."), *advice))
                 reply = replace(reply, error=jsonrpc.merge_members(reply.error, {"message": said}))
         else:
             assert isinstance(reply.result, Raw)

@@ -147,7 +147,7 @@ async def test_who_calls_a_tool_without_its_definition_by_name_and_wrongly_is_to
         await client.ask("tools/list")
         wrong = [each["text"] for each in (await client.call_tool("disk__add", {"b": 1}))["content"]]
         right = [each["text"] for each in (await client.call_tool("disk__add", {"a": 1}))["content"]]
-        upstream.scripts["add"] = lambda asked: asked.fail(jsonrpc.INVALID_PARAMS, "a is too large")
+        upstream.scripts["add"] = lambda asked: asked.fail(jsonrpc.INVALID_PARAMS, "a is too large.\n")
         with pytest.raises(Failed) as refused:
             await client.call_tool("disk__add", {"a": 10})
         upstream.scripts["add"] = lambda asked: asked.fail(jsonrpc.INTERNAL_ERROR, "out of order")
@@ -157,7 +157,7 @@ async def test_who_calls_a_tool_without_its_definition_by_name_and_wrongly_is_to
     assert right == ["no"], "the arguments fit, so they are not what is wrong"
     assert broken.value.message == "out of order"
     if is_defined:
-        assert (wrong, refused.value.message) == (["no"], "a is too large")
+        assert (wrong, refused.value.message) == (["no"], "a is too large.\n")
     else:
         told = (
             f'the arguments of disk__add do not fit its schema: "a" is missing (found "b", which is unknown). {schema}'
