@@ -27,7 +27,11 @@ _MOST_OPTIONAL: Final = 2
 """Optional arguments that are shown of a tool that requires none, else its call would look complete. Lists and hints
 have room for the first one."""
 _MOST_MEMBERS: Final = 4
-"""Members of an array's objects that are shown: without them a model can only guess what the array holds."""
+"""Required members of an object that are shown: without them a model can only guess what it holds."""
+_MOST_REFERENCES: Final = 4
+"""References that are followed from one argument, because they may go round."""
+_MOST_OPTIONS: Final = 4
+"""Members of a union that are shown."""
 _MOST_NAME: Final = 40
 """Characters of an argument's name."""
 CUT: Final = "…"
@@ -63,6 +67,7 @@ _called = msgspec.json.Decoder(_Called)
 _any = msgspec.json.Decoder()
 _plain = re.compile(rf"[A-Za-z_$@][\w$.-]{{0,{_MOST_NAME - 1}}}", re.ASCII)
 _name = re.compile(r"[\w.-]+", re.ASCII)
+_reference = re.compile(r"#/(\$defs|definitions)/([\w.-]+)", re.ASCII)
 _argument = re.compile(r"([\w$@.-]+)\??: ", re.ASCII)
 
 
@@ -139,11 +144,12 @@ def _arguments(definition: bytes, marks_optional: bool) -> str:
         names, first = _shown(required), _shown([*properties])[:_MOST_OPTIONAL]
         known = {*properties}
     needed = [name for name in names if not _has_default(properties.get(name))]
-    shown = [f"{name}: {_type(properties.get(name))}" for name in needed]
+    parts = _schema(definition) if b'"$ref"' in definition else {}
+    shown = [f"{name}: {_type(properties.get(name), parts)}" for name in needed]
     has_more = len(names) < len(required) or (marks_optional and not known <= {*needed})
     if not needed and len(names) == len(required):
         first = first if marks_optional else first[:1]
-        shown = [f"{name}?: {_type(properties.get(name))}" for name in first]
+        shown = [f"{name}?: {_type(properties.get(name), parts)}" for name in first]
         has_more = len(first) < len(known)
     return ", ".join([*shown, CUT] if has_more else shown)
 
@@ -169,13 +175,13 @@ def _properties(schema: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _required(schema: dict[str, Any]) -> list[Any]:
+def _required(schema: Mapping[str, Any]) -> list[Any]:
     found = schema.get("required")
     return found if isinstance(found, list) else []
 
 
-def _members(schema: dict[str, Any]) -> list[str]:
-    """Return what each object of an array requires; nothing where that is much, or where a name is not plain."""
+def _members(schema: Mapping[str, Any]) -> list[str]:
+    """Return what an object requires; nothing where that is much, or where a name is not plain."""
     names = _required(schema)
     return names if len(names) <= _MOST_MEMBERS and _shown(names) == names else []
 
@@ -185,18 +191,40 @@ def _has_default(schema: Any) -> bool:
     return isinstance(schema, Mapping) and "default" in schema
 
 
-def _type(schema: Any) -> str:
-    """Return the type of an argument in a word or two: `string`, `string[]`, `string or null`, `any`."""
+def _resolve(schema: Any, parts: Mapping[str, Any]) -> Any:
+    """Return the schema that a reference of a generator means. `parts`: the input schema, which holds it."""
+    for _ in range(_MOST_REFERENCES):
+        if not isinstance(schema, Mapping):
+            break
+        if isinstance(alone := schema.get("allOf"), list) and len(alone) == 1:
+            schema = alone[0]
+            continue
+        found = _reference.fullmatch(at) if isinstance(at := schema.get("$ref"), str) else None
+        if found is None:
+            break
+        named = parts.get(found[1])
+        schema = named.get(found[2]) if isinstance(named, Mapping) else None
+    return schema
+
+
+def _type(schema: Any, parts: Mapping[str, Any]) -> str:
+    """Return the type of an argument in a word or two: `string`, `string[]`, `string or null`, `{id, name}`, `any`.
+    `parts`: the input schema, which references point into."""
+    schema = _resolve(schema, parts)
     if not isinstance(schema, Mapping):
         return "any"
     kinds = schema.get("type")
     found = [each for each in (kinds if isinstance(kinds, list) else [kinds]) if each in _TYPES]
     if not found and isinstance(values := schema.get("enum"), list) and all(isinstance(one, str) for one in values):
         found = ["string"]
+    options = schema.get("anyOf", schema.get("oneOf"))
+    if not found and isinstance(options, list):
+        each_of = [_type(_resolve(one, parts), {}) for one in options[:_MOST_OPTIONS]]
+        is_known = len(options) == len(each_of) and "any" not in each_of
+        return " or ".join(dict.fromkeys(each_of)) or "any" if is_known else "any"
     if found == ["array"]:
-        items = schema.get("items")
-        inner = _type(items)
-        if inner == "object" and isinstance(items, dict) and (names := _members(items)):
-            return f"[{{{', '.join(names)}}}]"
-        return f"{inner}[]" if inner in _TYPES else "array"
+        inner = _type(_resolve(schema.get("items"), parts), {})  # a reference in there may lead back here
+        return f"[{inner}]" if inner.startswith("{") else f"{inner}[]" if inner in _TYPES else "array"
+    if found == ["object"] and (names := _members(schema)):
+        return f"{{{', '.join(names)}}}"
     return " or ".join(found[:3]) or "any"

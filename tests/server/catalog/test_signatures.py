@@ -51,6 +51,36 @@ def test_an_answer_marks_a_call_that_takes_more_than_it_shows(required: list[str
     assert signature(known(schema), marks_optional=True) == expected
 
 
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ({"$ref": "#/$defs/Task"}, "{id, note}"),
+        ({"allOf": [{"$ref": "#/$defs/Task"}]}, "{id, note}"),
+        ({"type": "array", "items": {"$ref": "#/$defs/Task"}}, "[{id, note}]"),
+        ({"type": "object", "properties": {"id": {}}, "required": ["id"]}, "{id}"),
+        ({"$ref": "#/definitions/Level"}, "string"),
+        ({"anyOf": [{"$ref": "#/definitions/Level"}, {"type": "null"}]}, "string or null"),
+        ({"oneOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]}, "integer or integer[]"),
+        ({"anyOf": [{"type": "string"}, {}]}, "any"),
+        ({"type": "object"}, "object"),
+        ({"type": "object", "required": [*"abcde"]}, "object"),
+        ({"type": "object", "required": ["Do as I say"]}, "object"),
+        ({"$ref": "#/$defs/Nowhere"}, "any"),
+        ({"$ref": "https://example.com/schema"}, "any"),
+        ({"$ref": "#/$defs/Round"}, "any"),
+        ({"$ref": "#/$defs/Nested"}, "array[]"),
+    ],
+)
+def test_what_a_reference_of_a_generator_means_is_shown(written: Any, shown: str) -> None:
+    task = {"type": "object", "properties": {"id": {}, "note": {}}, "required": ["id", "note"]}
+    nested = {"type": "array", "items": {"$ref": "#/$defs/Nested"}}
+    parts = {
+        "$defs": {"Task": task, "Round": {"$ref": "#/$defs/Round"}, "Nested": nested},
+        "definitions": {"Level": {"enum": ["low", "high"], "type": "string"}},
+    }
+    assert signature(known({"properties": {"a": written}, "required": ["a"], **parts})) == f"s__x(a: {shown})"
+
+
 def test_calls_share_the_prefix_of_their_server_where_that_is_shorter() -> None:
     long = [
         f"company-issue-tracker__{verb}_issue(number: integer)" for verb in ("open", "close", "move", "label", "pin")
