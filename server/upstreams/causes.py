@@ -284,7 +284,10 @@ _TELLING: Final = re.compile(
 )  # fmt: skip
 
 
-_FRAME: Final = re.compile(r'\s*File "[^"]*", line \d+')
+_FRAME: Final = re.compile(r'\s*File "[^"]*", line \d+|\S.*:\d+$')
+"""A line before the code that a traceback of Python or an error of Node quotes."""
+_POINTER: Final = re.compile(r"\s+\^+\s*$")
+"""Points at the code that Node quotes above it."""
 _RAISED: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Failed|Failure)?(?::|$)")
 """The last line of a traceback: what was raised."""
 
@@ -317,8 +320,13 @@ def telling_line(stderr: Sequence[str]) -> str:
 
 def _without_noise(stderr: Sequence[str]) -> list[str]:
     """Return the lines of stderr without those around a reason, and without the code that a traceback quotes."""
-    quoted = {at + 1 for at, line in enumerate(stderr) if _FRAME.match(line)}
+    quoted = {at + 1 for at, line in enumerate(stderr) if _FRAME.match(line) and _is_code(stderr[at : at + 3])}
     return [line.strip() for at, line in enumerate(stderr) if at not in quoted and not _NOISE.match(line)]
+
+
+def _is_code(lines: Sequence[str]) -> bool:
+    """Return whether a place in a program and the next two lines quote code: Node points at it, Python need not."""
+    return lines[0].lstrip().startswith("File ") or (len(lines) == 3 and _POINTER.match(lines[2]) is not None)
 
 
 def last_lines(stderr: Sequence[str]) -> tuple[str, ...]:

@@ -16,10 +16,12 @@ _WORD: Final = re.compile(r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9_]{2,63}(?![A-Za-z0-9_]
 _NAME: Final = r"(?!ERR_)(?=[A-Z0-9]{1,62}_)[A-Z][A-Z0-9_]{2,63}"
 """A variable that a text asks for: with an underscore, because a level (ERROR, DEBUG) often begins the line."""
 _ASKED: Final = re.compile(
-    rf"(?i:\b(?:set|missing|requires?|needs?|provide|export|define|specify)\b)[^\n]{{0,60}}?\b(?P<after>{_NAME})\b"
+    rf"(?i:\b(?:set|missing|requires?|needs?|provide|export|define|specify|pass)\b)[^\n]{{0,60}}?\b(?P<after>{_NAME})\b"
     rf"|\b(?P<before>{_NAME})\b[^\n]{{0,60}}?(?i:not set|unset|missing|required|must be|undefined|not defined"
     r"|not found|not provided|environment variable|env(?:ironment)? var)"
 )
+_OPTIONAL: Final = re.compile(r"(?i)\boptional|\bto (?:use a custom|customi[sz]e|override|change)\b[^\n]*$")
+"""Stands on a line before a variable that a server does without."""
 _NETWORK: Final = re.compile(
     r"(?i)proxy|certificate|self[- ]signed|\bSSL\b|\bTLS\b|ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN"
     r"|getaddrinfo|dns error|network|registry|could not connect|cannot connect|failed to fetch|no matching distribution"
@@ -117,7 +119,12 @@ def _of_network(text: str, environ: Mapping[str, str], known: frozenset[str], pr
 
 def asked_variables(text: str) -> list[str]:
     """Return the names of variables that a text asks for, the first one first."""
-    return _unique(match["after"] or match["before"] for match in _ASKED.finditer(text))
+    asked = (match for match in _ASKED.finditer(text) if not _OPTIONAL.search(_line_before(text, match.start())))
+    return _unique(match["after"] or match["before"] for match in asked)
+
+
+def _line_before(text: str, at: int) -> str:
+    return text[text.rfind("\n", 0, at) + 1 : at]
 
 
 def _may_be_given(name: str, known: frozenset[str]) -> bool:

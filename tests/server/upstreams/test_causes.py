@@ -61,6 +61,14 @@ PRINTED = [
      "chrome: error while loading shared libraries: libgbm.so.1: cannot open shared object file: No such file"),
     (Code.MODULE_MISSING, "this machine lacks the system library GLIBC_2.38",
      "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by /x/vec0.so)"),
+    (Code.CREDENTIAL_MISSING, "it needs SENTRY_ACCESS_TOKEN",
+     "Error: No access token was provided.\nRun `sentry-mcp auth login` interactively first, or pass `--access-token`"
+     " / `SENTRY_ACCESS_TOKEN`."),
+    (Code.CREDENTIAL_MISSING, "it needs GOOGLE_OAUTH_CREDENTIALS",
+     "OAuth credentials not found.\n   Set GOOGLE_OAUTH_CREDENTIALS to the path of your credentials file\n"
+     "- To use a custom token location, set GOOGLE_CALENDAR_MCP_TOKEN_PATH environment variable"),
+    (Code.CREDENTIAL_MISSING, "it needs WIKI_TOKEN",
+     "WIKI_TOKEN is required\nOptionally, set WIKI_URL (optional: set WIKI_USER)"),
     (Code.DOCKER_DOWN, "Docker is not running",
      "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
      "\n\nRun 'docker run --help' for more information"),
@@ -132,6 +140,15 @@ def test_the_line_that_says_why_is_found_among_those_around_it() -> None:
     assert telling_line(NPM.splitlines()).startswith("npm error 404 Not Found - GET")
     assert telling_line(["starting", "it broke", "Node.js v20.20.2"]) == "it broke"
     assert telling_line(["Node.js v20.20.2", "", "}"]) == ""
+
+
+def test_the_code_that_node_quotes_is_not_the_reason() -> None:
+    unhandled = "node:internal/process/promises:394\n    triggerUncaughtException(err, true);\n    ^\n\n"
+    thrown = "/srv/cli.js:34\n        failed('cannot be missing');\n              ^\n\n"
+    for quoted in (unhandled, thrown):
+        printed = f"{quoted}TypeError: Invalid URL\n    at new URL (node:internal/url:840:25)".splitlines()
+        assert telling_line(printed) == last_lines(printed)[-1] == "TypeError: Invalid URL"
+    assert telling_line(["listening on http://localhost:80", "cannot open the database"]) == "cannot open the database"
 
 
 def test_of_a_traceback_the_last_words_are_told_and_not_the_code_that_it_quotes() -> None:
