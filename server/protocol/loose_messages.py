@@ -26,6 +26,11 @@ _STRINGS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?')
 """Also one without an end: to look for the end of each quote in it would take the square of its length."""
 
 
+def without_colours(line: bytes) -> bytes:
+    """Return a line without what a terminal would colour it by."""
+    return _COLOURS.sub(b"", line) if b"\x1b" in line else line
+
+
 class BrokenReply(NamedTuple):
     """A text that was meant as a reply, and is none."""
 
@@ -111,7 +116,7 @@ class LooseLines:
         if line == b"{":
             self._keep(bytes(line))
             return None
-        text = _COLOURS.sub(b"", line) if b"\x1b" in line else bytes(line)
+        text = without_colours(bytes(line))
         # Servers that log to stdout can flood it, and an exception per line is slow.
         if not text.endswith(b"}"):
             return find_broken_reply(text)

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Message
 from foretool.server.protocol.lines import LineSplitter, TooLong
-from foretool.server.protocol.loose_messages import BrokenReply, LooseLines
+from foretool.server.protocol.loose_messages import BrokenReply, LooseLines, without_colours
 from foretool.server.system.strays import MARK, end_strays, find_descendants
 from foretool.server.transports.allowance import Allowance, StepWatch
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
@@ -332,7 +332,8 @@ class StdioLink(Link):
     def _on_errors(self, data: bytes) -> None:
         watch = StepWatch()
         for line in deque(self._error_lines.feed(data), _STDERR_LINES):
-            self._errors.append(line[:_STDERR_WIDTH].decode(errors="replace"))
+            text = without_colours(bytes(line[: 2 * _STDERR_WIDTH]))
+            self._errors.append(text[:_STDERR_WIDTH].decode(errors="replace"))
             self._error_at = self._loop.time()
         self._allowance.spend(watch.took())
         if pause_s := self._allowance.pause_s:

@@ -204,9 +204,8 @@ async def test_what_a_child_wrote_long_before_its_end_is_not_its_reason(
 @pytest.mark.anyio
 async def test_what_went_wrong_is_kept_where_a_stack_and_the_fields_of_an_error_follow_it() -> None:
     notes, watcher = Notes(), ChildWatcher()
-    script = (
-        "import sys; sys.exit('Error: no bindings\\n' + '    at frame\\n' * 24 + '  tries: [\\n' + '    one,\\n' * 20)"
-    )
+    error = r"\x1b[31mError: no bindings\x1b[39m\n"
+    script = f"import sys; sys.exit('{error}' + '    at frame\\n' * 24 + '  tries: [\\n' + '    one,\\n' * 20)"
     link = await open_stdio(Child(sys.executable, ["-S", "-c", script], {}, None), notes, watcher, 1_000_000)
     try:
         await asyncio.wait_for(notes.told.get(), 60)
