@@ -266,8 +266,10 @@ class Foretool:
         _, client, session = self._running()
         result = await self._ask(client, "tools/call", {"name": name, "arguments": dict(arguments or {})})
         if name == DISCOVER:
-            self._found = session.conversations.whole.last_shown()
-            self._searched = str((arguments or {}).get("task") or self._task)
+            given = arguments or {}
+            # An answer hands out a handle, and the next search that has it belongs to a conversation of its own.
+            self._found = session.conversations.of(str(given.get("handle") or "")).last_shown()
+            self._searched = str(given.get("task") or self._task)
         content = result.get("content")
         blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
         text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")

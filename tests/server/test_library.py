@@ -136,6 +136,17 @@ async def test_what_a_model_searched_for_is_in_the_next_steps_of_the_task(tmp_pa
     assert again.tools.names == after.tools.names and "mail__read" not in other.tools.names
 
 
+async def test_the_steps_follow_a_search_that_passes_on_the_handle_of_the_one_before(tmp_path: Path) -> None:
+    async with Faked(tmp_path, mail(), OTHERS) as ft:
+        await ft.step("computes thing 7")
+        found = await ft.call("discover_tools", {"task": "send a letter now"})
+        await ft.call("mail__send_now", {"to": "Ada"})
+        handle = found.text.rpartition("handle: ")[2].split()[0]
+        await ft.call("discover_tools", {"task": "computes thing 250", "handle": handle})
+        step = await ft.step("computes thing 7")
+    assert step.tools.names[0] == "others__other250"
+
+
 async def test_what_was_found_is_a_miss_of_the_step_before_it_and_keeps_the_budget(tmp_path: Path) -> None:
     async with Faked(tmp_path, mail(), OTHERS) as ft:
         step = await ft.step("computes thing 7")
