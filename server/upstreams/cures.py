@@ -24,6 +24,10 @@ _HALF_INSTALLED: Final = re.compile(
     r"ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND|Cannot find (?:package|module)|ENOTEMPTY|ENOENT|Unexpected end of JSON"
 )
 _CONTAINERS: Final = ("docker", "podman")
+_PLACES: Final = {"uvx": "first", "uv": 'behind "run"', "pipx": 'behind "run"'}
+"""Where the options of programs that start a package stand in the args of an entry."""
+_UV_TOOL: Final = re.compile(r"/uv/tools/([^/]+)/")
+_PIPX_TOOL: Final = re.compile(r"/pipx/venvs/([^/]+)/")
 _OTHER_IMAGE: Final = "use another version of its image, or tell its author"
 _PLACEHOLDER: Final = re.compile(
     r"(?i)<.*>|.*(?<![a-z])your[-_ ].*|.*[-_ ]here|.*x{4,}.*|change[-_ ]?me|placeholder|todo|\.{3,}"
@@ -80,17 +84,15 @@ def _with_sdk(server: Server, text: str) -> str:
     program, where = _started_by(server)
     python = server.command if program.startswith("python") else interpreter_of(where)
     version = _other_sdk(python, text)
-    if program == "uvx":
-        return f'put "--with", "{version}" first in its args'
-    if program == "uv":
-        return f'put "--with", "{version}" behind "run" in its args'
+    if program in ("uvx", "uv"):
+        return _put(program, "--with", version)
     if program in _CONTAINERS:
         return _OTHER_IMAGE
     if program == "pipx":
         return f'{START_WITH}uvx: "command": "uvx", and "--with", "{version}" first in its args'
-    if match := re.search(r"/uv/tools/([^/]+)/", where):
+    if match := _UV_TOOL.search(where):
         return f"uv tool install {shlex.quote(match[1])} --with {shlex.quote(version)}"
-    if match := re.search(r"/pipx/venvs/([^/]+)/", where):
+    if match := _PIPX_TOOL.search(where):
         return f"pipx inject --force {shlex.quote(match[1])} {shlex.quote(version)}"
     if program.startswith("python"):
         return (
@@ -114,17 +116,20 @@ def _with_runtime(server: Server, needed: str) -> str:
     if (match := re.search(r"Python \D*(3\.\d+)", needed)) is None:
         return ""
     version = match[1]
-    if program == "uvx":
-        return f'put "--python", "{version}" first in its args'
-    if program == "uv":
-        return f'put "--python", "{version}" behind "run" in its args'
+    if program in ("uvx", "uv"):
+        return _put(program, "--python", version)
     if program == "pipx":
-        return f'install Python {version}, and put "--python", "python{version}" behind "run" in its args'
-    if match := re.search(r"/uv/tools/([^/]+)/", where):
+        return f"install Python {version}, and {_put(program, '--python', f'python{version}')}"
+    if match := _UV_TOOL.search(where):
         return f"uv tool install --force --python {version} {shlex.quote(match[1])}"
-    if match := re.search(r"/pipx/venvs/([^/]+)/", where):
+    if match := _PIPX_TOOL.search(where):
         return f"install Python {version}, then pipx reinstall --python python{version} {shlex.quote(match[1])}"
     return ""
+
+
+def _put(program: str, option: str, value: str) -> str:
+    """Say where an option goes in the args of an entry."""
+    return f'put "{option}", "{value}" {_PLACES[program]} in its args'
 
 
 def _started_by(server: Server) -> tuple[str, str]:
