@@ -35,6 +35,7 @@ from bench import processes
 from bench.agents.arms import ARMS, Arm, Servers
 from bench.agents.decisions import Decision, Turn
 from bench.agents.drivers import Driver, add_model, open_driver
+from bench.agents.results import Results, read_outcomes
 from bench.agents.tasks import SEED, Task
 from bench.agents.work import SEARCHES, TURNS, converse, is_unknown, open_arm
 from bench.clients.messages import Json
@@ -152,17 +153,14 @@ class Bench:
     """Runs conversations and keeps what came of them."""
 
     def __init__(self, results: Path, driver: Driver, checker: Checker, most: int) -> None:
-        self._rows = results / "rows.jsonl"
-        self._raw = results / "conversations"
+        self._results = Results(results, Outcome)
         self._folder = results
         self._driver = driver
         self._checker = checker
         self._most = most
-        self._raw.mkdir(parents=True, exist_ok=True)
-        self._done = {outcome.key for outcome in read_outcomes(results)}
 
     def is_done(self, arm: str, task: Conversation, repeat: int) -> bool:
-        return (self._driver.name, arm, task.entry["id"], repeat) in self._done
+        return self._results.has(self._driver.name, arm, task.name, repeat)
 
     def begin(self, task: Conversation) -> None:
         """Let the classes begin anew: the set makes the name of a run part of the code that it evaluates."""
@@ -194,11 +192,7 @@ class Bench:
                 break
         right = len(calls) - (not is_right)
         outcome = self._outcome(name, task, repeat, said, len(calls), right, time.perf_counter() - started)
-        raw = {"task": first, "said": said, "calls": calls, "outcome": outcome}
-        file = "-".join(map(str, outcome.key)).replace("/", "_")
-        (self._raw / f"{file}.json").write_bytes(msgspec.json.format(msgspec.json.encode(raw), indent=1))
-        with self._rows.open("ab") as rows:
-            rows.write(msgspec.json.encode(outcome) + b"\n")
+        self._results.keep(outcome, {"task": first, "said": said, "calls": calls})
         return outcome
 
     def _outcome(
@@ -218,13 +212,6 @@ class Bench:
             sum(each.tool in SEARCHES for each in decisions), sum(each.read for each in decisions),
             sum(each.read - each.cached for each in decisions), round(seconds, 1),
         )  # fmt: skip
-
-
-def read_outcomes(results: Path) -> list[Outcome]:
-    """What is kept in a folder of results."""
-    rows = results / "rows.jsonl"
-    lines = rows.read_bytes().splitlines() if rows.exists() else []
-    return [msgspec.json.decode(line, type=Outcome) for line in lines]
 
 
 def figures(outcomes: Sequence[Outcome], against: str) -> Iterator[Row]:
@@ -298,7 +285,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if not arguments.package:
             options.error("--package is needed")
         asyncio.run(run_all(arguments, open_driver(options, arguments, arguments.modules), arms))
-    for row in figures(read_outcomes(arguments.results), arguments.against):
+    for row in figures(read_outcomes(arguments.results, Outcome), arguments.against):
         print(line_of(row))
 
 

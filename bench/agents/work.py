@@ -51,6 +51,7 @@ from bench.agents.decisions import Decision, Turn
 from bench.agents.drivers import Driver, add_model, open_driver
 from bench.agents.later_tasks import LATER
 from bench.agents.peers import LOOKS, PEERS, start_peer
+from bench.agents.results import Results, read_outcomes
 from bench.agents.tasks import SEED, Half, Task, draw
 from bench.agents.world import World, serve_page
 from bench.options import add_foretool, make_parser, split_names
@@ -152,17 +153,14 @@ class Bench:
     """Runs tasks and keeps what came of them."""
 
     def __init__(self, results: Path, driver: Driver, world: World, half: Half, turns: int = TURNS) -> None:
-        self._rows = results / "rows.jsonl"
-        self._raw = results / "conversations"
+        self._results = Results(results, Outcome)
         self._driver = driver
         self._world = world
         self._half = half
         self._turns = turns
-        self._raw.mkdir(parents=True, exist_ok=True)
-        self._done = {outcome.key for outcome in read_outcomes(results)}
 
     def is_done(self, size: int, arm: str, task: Task, repeat: int) -> bool:
-        return (self._driver.name, size, arm, task.name, repeat) in self._done
+        return self._results.has(self._driver.name, size, arm, task.name, repeat)
 
     async def run(self, size: int, arm_name: str, arm: Arm, task: Task, repeat: int) -> Outcome:
         """Run one task in one arm and keep it."""
@@ -182,19 +180,8 @@ class Bench:
             sum(each.read for each in decisions), sum(each.read - each.cached for each in decisions),
             sum(each.written for each in decisions), round(time.perf_counter() - started, 1), answer is not None,
         )  # fmt: skip
-        raw = {"task": text, "tools": first, "turns": turns, "answer": answer, "outcome": outcome}
-        name = "-".join(map(str, outcome.key)).replace("/", "_")
-        (self._raw / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(raw), indent=1))
-        with self._rows.open("ab") as file:
-            file.write(msgspec.json.encode(outcome) + b"\n")
+        self._results.keep(outcome, {"task": text, "tools": first, "turns": turns, "answer": answer})
         return outcome
-
-
-def read_outcomes(results: Path) -> list[Outcome]:
-    """What is kept in a folder of results."""
-    rows = results / "rows.jsonl"
-    lines = rows.read_bytes().splitlines() if rows.exists() else []
-    return [msgspec.json.decode(line, type=Outcome) for line in lines]
 
 
 @asynccontextmanager
@@ -328,7 +315,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             options.error("--catalogs and --servers are needed")
         driver = open_driver(options, arguments, arguments.servers / "node_modules")
         asyncio.run(run_all(arguments, driver, [int(size) for size in arguments.sizes.split(",")], arms))
-    for row in figures(read_outcomes(arguments.results), arguments.against):
+    for row in figures(read_outcomes(arguments.results, Outcome), arguments.against):
         print(line_of(row))
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.agents.bfcl import NAMES, ROOT, Bench, Checker, figures, read_catalogue, read_conversations, read_outcomes
+from bench.agents.bfcl import NAMES, ROOT, Bench, Checker, Outcome, figures, read_catalogue, read_conversations
 from bench.agents.decisions import Decision, Turn, write_prompt
+from bench.agents.results import read_outcomes
 from bench.clients.messages import Json
 from bench.clients.stdio import StdioClient
 from bench.servers.bfcl import as_schema, as_text
@@ -130,7 +131,7 @@ async def hold(package: Path, folder: Path, driver: Scripted) -> None:
 async def test_a_conversation_is_judged_turn_by_turn_by_what_reached_the_class(package: Path, tmp_path: Path) -> None:
     driver = Scripted(write("one"), Decision(answer="Done."), write("two"), Decision(answer="Done again."))
     await hold(package, tmp_path, driver)
-    (outcome,) = read_outcomes(tmp_path)
+    (outcome,) = read_outcomes(tmp_path, Outcome)
     assert (outcome.success, outcome.first, outcome.right, outcome.needed, outcome.wrong) == (True, True, 1.0, 1.0, 0)
     assert (outcome.turns, outcome.read, outcome.fresh) == (4, 20, 12)
     # The second message stands behind the answer to the first, and the class went on from its own state.
@@ -140,7 +141,7 @@ async def test_a_conversation_is_judged_turn_by_turn_by_what_reached_the_class(p
 
 async def test_it_ends_with_the_first_turn_that_is_wrong(package: Path, tmp_path: Path) -> None:
     await hold(package, tmp_path, Scripted(write("none"), Decision(answer="Done.")))
-    (outcome,) = read_outcomes(tmp_path)
+    (outcome,) = read_outcomes(tmp_path, Outcome)
     assert (outcome.success, outcome.first, outcome.right, outcome.needed) == (False, False, 0.0, 1.0)
     (row,) = figures([outcome], "told")
     assert (row["method"], row["n"], row["first"]) == ("needed", 1, 0.0)

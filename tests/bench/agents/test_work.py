@@ -16,8 +16,9 @@ from bench.agents import arms
 from bench.agents.arms import Direct, Foretool, OwnSearch, Servers, Stepped, named_tools
 from bench.agents.decisions import Decision, Turn, grammar, read_decision, write_prompt
 from bench.agents.drivers import Endpoint
+from bench.agents.results import read_outcomes
 from bench.agents.tasks import TASKS, Task, draw
-from bench.agents.work import Bench, figures, in_order, read_outcomes, start_of, tasks_of
+from bench.agents.work import Bench, Outcome, figures, in_order, start_of, tasks_of
 from bench.agents.world import World
 from bench.clients.messages import Json
 from bench.servers import loopback
@@ -221,7 +222,7 @@ async def test_the_end_of_a_task_is_checked_and_a_run_goes_on_where_it_was(tmp_p
     assert outcome.success and outcome.ended
     assert (outcome.at_first, outcome.needed, outcome.wrong, outcome.turns) == ("listed", 1.0, 0, 2)
     assert (outcome.read, outcome.fresh, outcome.written) == (100, 60, 9)
-    assert read_outcomes(tmp_path) == [outcome]
+    assert read_outcomes(tmp_path, Outcome) == [outcome]
     again = Bench(tmp_path, driver, world, "working")
     assert again.is_done(47, "all", WRITE_FILE, 0)
     assert not again.is_done(47, "foretool", WRITE_FILE, 0)
@@ -245,7 +246,7 @@ async def test_a_task_that_no_tool_serves_must_leave_the_world_as_it_was(tmp_pat
     bench = Bench(tmp_path, Scripted(wrote, answer, answer), world, "working")
     assert not (await bench.run(47, "all", Disk(), task, 0)).success
     assert (await bench.run(47, "all", Disk(), task, 1)).success
-    row = next(figures(read_outcomes(tmp_path)))
+    row = next(figures(read_outcomes(tmp_path, Outcome)))
     assert (row["n"], row["success"]) == (2, 0.5)
 
 
