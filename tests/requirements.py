@@ -109,6 +109,7 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md", "the name of an excluded tool, or of a server that is not in use, goes to no other server"
     ),
     "trust:names:reserved": Promise("SECURITY.md", "no server has a name under the prefix of another"),
+    "trust:names:server": Promise("SECURITY.md", "a call that names a server in any spelling runs on no other"),
     "trust:names:kept": Promise("SECURITY.md", "a name given for good means the tool it was given to, or nothing"),
     "trust:names:own-name": Promise("SECURITY.md", "an own name that several servers have or had is only suggested"),
     "trust:names:unlisted": Promise(

@@ -64,7 +64,7 @@ class ToolLookup:
             return self._wait(call, lane) if gone is None else self._refuse_gone(call, gone)
         if lane is not None:
             return self._refuse_unlisted(call, lane)
-        if (held := self._gatekeeper.find_held(name)) is not None:
+        if (held := self._gatekeeper.find_held(name, self._catalog.meanings.split(name))) is not None:
             return self._admit(call, held)  # `Admission` refuses it
         if gone is not None:
             return self._refuse_gone(call, gone)
@@ -132,7 +132,7 @@ class ToolLookup:
 
     def _unlisted_owner(self, exchange: Exchange, name: str) -> Upstream | None:
         """Return the upstream of the profile whose prefix a name has, if its tools are unknown."""
-        found = self._catalog.namespaces.split(name)
+        found = self._catalog.meanings.split(name)
         profile = exchange.client.profile
         if found is None or self._upstreams.get(found[0]) is None or not self._upstreams.admits(profile, found[0]):
             return None

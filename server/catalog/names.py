@@ -146,7 +146,8 @@ class Resolver:
     """Finds the tool that a name means, among the tools of one version of the catalog.
 
     A name that a tool was ever given means that tool or nothing. A name with a prefix means a tool of the server whose
-    prefix it is, or nothing. An own name means a tool only if no other server has or had a tool of that name.
+    prefix it is, or nothing, also behind what clients put before names. An own name means a tool only if no other
+    server has or had a tool of that name.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class Resolver:
         `may_mean` tells whether a name may mean a tool of a server, as far as its prefix says; `split_loosely` returns
         the server and the tool of a name with any joint between them."""
         self._names = names
-        self._exposed = frozenset(names.values())
+        self._exposed = {name: upstream for (upstream, _), name in names.items()}
         self._given = given or {}
         self._may_mean = may_mean
         self._split_loosely = split_loosely
@@ -186,8 +187,12 @@ class Resolver:
         write a name as lists and hints show a call, `server__tool(path: string)`."""
         if found := self._find(name, (self._spelled, self._bare)):
             return found
-        if found := next(filter(None, map(self._find_without_head, without_client_heads(name))), None):
-            return found
+        spellings = (name, *without_client_heads(name))
+        for place, spelling in enumerate(spellings[1:], 1):
+            if found := self._find_without_head(spelling):
+                # What looks like a client's head may name a server that has no such tool now: no other one is meant.
+                named = filter(None, map(self._split_loosely, spellings[:place]))
+                return found if all(key[0] == self._exposed[found] for key in named) else None
         bare, parenthesis, _ = name.partition("(")
         return self.resolve(bare) if parenthesis and name.endswith(")") else None
 

@@ -118,12 +118,18 @@ class Namespaces:
         return None
 
     def split_loosely(self, name: str) -> tuple[str, str] | None:
-        """Do what `split` does for a name with any joint and in any case, as clients write `server_tool`."""
+        """Do what `split` does for a name with any joint and in any case, as clients write `server_tool`. Of servers
+        that differ in case alone the one that is written so counts, or none. What clients put before is no server."""
         lowered = name.lower()
-        for owner in sorted(self._owners, key=len, reverse=True):
-            if lowered.startswith(owner.lower()) and (joint := _JOINT.match(name, len(owner))) is not None:
-                return self._owners[owner], name[joint.end() :]
-        return None
+        fitting = [each for each in self._owners if lowered.startswith(each.lower()) and _JOINT.match(name, len(each))]
+        most = max(map(len, fitting), default=0)
+        longest = [each for each in fitting if len(each) == most]
+        owners = {self._owners[each] for each in longest if len(longest) == 1 or name.startswith(each)}
+        joint = _JOINT.match(name, most) if len(owners) == 1 else None
+        if joint is None:
+            return None
+        (owner,), tool = owners, name[joint.end() :]
+        return None if self.prefix(owner) == CLIENT_HEAD and SEPARATOR in tool else (owner, tool)
 
     def may_mean(self, name: str, upstream: str) -> bool:
         """Return whether a name may mean a tool of a server, as far as its prefix says."""

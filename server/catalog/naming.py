@@ -210,19 +210,24 @@ class NameMeanings:
 
     def near(self, name: str) -> list[ToolId]:
         """Return the tools that a wrong name may mean, likeliest first; those of one server if it has its prefix."""
-        owner = self._namespaces.split(name)
+        owner = self.split(name)
         if owner is None:
             return self._resolver.near(name)
         own = {tool.id for tool in self._now.of(owner[0])}
         return [tool for tool in self._resolver.near(name, names.COMPARED) if tool in own][: names.OFFERED]
 
+    def split(self, name: str) -> Key | None:
+        """Return the server and the tool that a name was given for or is made of, also behind what clients put before
+        it; None for a name that is of no server."""
+        spellings = (name, *names.without_client_heads(name))
+        keys = (self._given.get(ToolId(each)) or self._namespaces.split(each) for each in spellings)
+        return next(filter(None, keys), None)
+
     def why_gone(self, name: str) -> Gone | None:
         """Return why a name means no tool although it is that of one: its server is not in use, or the config excludes
         the tool. None for a name that nobody ever had, or whose server merely does not list it."""
-        for spelling in (name, *names.without_client_heads(name)):
-            key = self._given.get(ToolId(spelling)) or self._namespaces.split(spelling)
-            if key is not None:
-                return self._namespaces.why_gone(*key)
+        if (key := self.split(name)) is not None:
+            return self._namespaces.why_gone(*key)
         owners = {server for server, tool in self._known() if tool == name}
         return self._namespaces.why_gone(owners.pop(), name) if len(owners) == 1 else None
 

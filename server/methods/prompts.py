@@ -216,7 +216,7 @@ def _read_names(upstreams: Iterable[Upstream], namespaces: Namespaces) -> Steps[
                 names[upstream.name, own] = name
                 keys[name] = upstream.name, own
     yield
-    return _Index(names, keys, Resolver(names, may_mean=namespaces.may_mean))
+    return _Index(names, keys, Resolver(names, may_mean=namespaces.may_mean, split_loosely=namespaces.split_loosely))
 
 
 def offers_steps(profile: Profile) -> bool:

@@ -221,11 +221,12 @@ class ApprovalLedger:
             self._said[server] = (hashes, self._clock())
             log.warning("server %r: %s; run `foretool review %s`", server, describe_held(held), server)
 
-    def find_held(self, name: str) -> Tool | None:
-        """Return the tool of this exposed name if it is held and nothing is served in its place. Its hash is `HELD`."""
+    def find_held(self, name: str, key: tuple[str, str] | None = None) -> Tool | None:
+        """Return the tool of this exposed name, or of this server and own name (`key`), if it is held and nothing is
+        served in its place. Its hash is `HELD`."""
         for server, exposed, own in self.refused("tool"):
-            if exposed == name:
-                return Tool(ToolId(name), server, own, b"{}", HELD)
+            if exposed == name or (server, own) == key:
+                return Tool(ToolId(exposed), server, own, b"{}", HELD)
         return None
 
     def is_prompt_held(self, server: str, prompt: str) -> bool:

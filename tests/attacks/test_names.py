@@ -361,6 +361,81 @@ async def test_a_prompt_is_found_as_tools_are_and_two_of_one_name_have_names_of_
             assert (await client.ask("prompts/get", {"name": name}))["description"] == f"{server} review"
 
 
+async def answers(client: Any, name: str) -> list[str]:
+    """What calls are told that do not run, by name and through each bridge: a call by name may get a protocol error."""
+    bridged = [await client.call_tool(bridge, {"name": name}) for bridge in ("call_tool", "call_tool_write")]
+    try:
+        bridged.append(await client.call_tool(name, {}))
+    except Failed as error:
+        return [error.message, *map(said, bridged)]
+    assert all(each["isError"] for each in bridged)
+    return [said(each) for each in bridged]
+
+
+STATES: dict[str, Json] = {
+    "failing": {"missing": "exited with code 1"},
+    "disabled": {"entry": {"disabled": True}},
+    "not approved": {"entry": {"trust": "review"}},
+    "excluded": {"entry": {"exclude": ["git*", "push"]}},
+    "removed": {},
+}
+
+
+@requirement("trust:names:server")
+@pytest.mark.parametrize("state", STATES)
+async def test_a_call_that_names_a_server_runs_on_no_other_whatever_looks_like_a_clients_head(state: str) -> None:
+    store, _ = failing_store()
+    hub = FakeUpstream("hub", ["git__push", "push"], **STATES[state])
+    tools = FakeUpstream("tools", ["git__push", "push"], **STATES[state])
+    if state == "removed":
+        async with proxy_over(hub, tools, store=store) as stage:
+            await stage.client.initialize()
+            await stage.client.list_tools()
+    git, there = FakeUpstream("git", ["push"]), [] if state == "removed" else [hub, tools]
+    async with proxy_over(*there, git, store=store) as stage:
+        await stage.client.initialize()
+        for name in (
+            "mcp__hub__git__push", "hub__git__push", "functions.hub__git__push", "mcp__foretool__hub__git__push",
+            "push@hub", "push_mcp_hub", "tools.git__push", "tools.push", "tools:push", "mcp__HUB__git__push",
+        ):  # fmt: skip
+            for answer in await answers(stage.client, name):
+                server = "tools" if name.startswith("tools") else "hub"
+                assert name == "mcp__HUB__git__push" or server in answer.replace(name, "").splitlines()[0]
+        for name in ("git__push", "mcp__git__git__push", "mcp__ours__git__push", "mcp__git__push"):
+            assert said(await stage.client.call_tool(name, {})) == "push"
+    assert hub.calls == tools.calls == []
+    assert len(git.calls) == 4
+
+
+@requirement("trust:names:server", "trust:names:suggested")
+async def test_a_made_up_server_or_account_is_answered_with_those_that_there_are() -> None:
+    excel = FakeUpstream("excel2", ["write_cell"])
+    accounts = [FakeUpstream(f"github_{name}", ["create_issue"]) for name in ("work", "home")]
+    async with proxy_over(excel, *accounts) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        for name in (
+            "excel__write_cell", "excel.write_cell", "mcp__excel__write_cell", "write_cell@excel", "EXCEL2__write_cell",
+            "excel2__write-cell", "excel-2__write_cell", "excel2_write_cell",
+        ):  # fmt: skip
+            assert "did you mean excel2__write_cell" in await refused(stage.client, name)
+        for name in ("github_club__create_issue", "github-work__create_issue", "github__create_issue", "create_issue"):
+            assert "github_work__create_issue" in await refused(stage.client, name)
+    assert [each.calls for each in (excel, *accounts)] == [[], [], []]
+
+
+@requirement("trust:names:server")
+async def test_of_servers_that_differ_in_case_alone_a_loose_spelling_means_the_one_that_is_written_so_or_none() -> None:
+    upper, lower = FakeUpstream("GitHub", ["push"]), FakeUpstream("github", ["push"])
+    async with proxy_over(upper, lower) as stage:
+        await stage.client.initialize()
+        for name in ("mcp_GitHub_push", "mcp_github_push"):
+            await stage.client.call_tool(name, {})
+        answer = await refused(stage.client, "mcp_GITHUB_push")
+    assert (len(upper.calls), len(lower.calls)) == (1, 1)
+    assert "GitHub__push, github__push" in answer
+
+
 @on_the_real_clock
 @requirement("trust:names:suggested", "trust:names:tombstone")
 @pytest.mark.parametrize("name", ["", "modern"])
