@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from callers import on_the_real_clock
+from http_fakes import Notes, notification, request
 from requirements import requirement
 from served import Served, write_config
 
 from foretool.server.methods.question_limit import MOST_OPEN
+from foretool.server.protocol.jsonrpc import Message
+from foretool.server.transports.allowance import BURST_S, REPLY_S, SHARE, Allowance, Took
+from foretool.server.transports.upstream.base import Link
+from foretool.server.transports.upstream.http import HttpLink
+from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
 
 pytestmark = pytest.mark.slow
 
@@ -91,21 +99,15 @@ def holds_up_nobody(served: Served, control: Served, seconds: float = 1.5) -> No
     still_serves(served)
 
 
+OVER_HTTP = (
+    "tiny-chunks", "tiny-chunks-of-events", "interim", "early-hints", "endless-events", "empty-events", "tiny-events",
+    "pings", "standalone-pings",
+)  # fmt: skip
+ON_PIPES = ("tiny-lines", "pings", "replies", "updates", "long-notices", "giant-notices")
+
+
 @requirement("trust:limits:floods")
-@pytest.mark.parametrize(
-    "attack",
-    [
-        "tiny-chunks",
-        "tiny-chunks-of-events",
-        "interim",
-        "early-hints",
-        "endless-events",
-        "empty-events",
-        "tiny-events",
-        "pings",
-        "standalone-pings",
-    ],
-)
+@pytest.mark.parametrize("attack", OVER_HTTP)
 def test_whatever_a_remote_server_cuts_its_answer_into_it_holds_up_no_other(
     attack: str, tmp_path: Path, cleanup: ExitStack
 ) -> None:
@@ -117,7 +119,7 @@ def test_whatever_a_remote_server_cuts_its_answer_into_it_holds_up_no_other(
 
 
 @requirement("trust:limits:floods")
-@pytest.mark.parametrize("attack", ["tiny-lines", "pings", "replies", "updates", "long-notices", "giant-notices"])
+@pytest.mark.parametrize("attack", ON_PIPES)
 def test_whatever_a_server_writes_on_its_pipe_it_holds_up_no_other(
     attack: str, tmp_path: Path, cleanup: ExitStack
 ) -> None:
@@ -125,6 +127,85 @@ def test_whatever_a_server_writes_on_its_pipe_it_holds_up_no_other(
     served.list_tools()
     served.post("tools/call", {"name": "evil__go", "arguments": {}})
     holds_up_nobody(served, control)
+
+
+class Meter(Allowance):
+    """An allowance that says when a flood has taken half a second of the processor."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__(clock)
+        self.clock = clock
+        self.spent_s = 0.0
+        self.is_over = asyncio.Event()
+
+    def spend(self, took: Took, free_s: float = 0.0) -> float:
+        self.spent_s += took.processor_s
+        if self.spent_s > 0.5:
+            self.is_over.set()
+        return super().spend(took, free_s)
+
+
+class LeapingMeter(Meter):
+    """The same where sockets are read, on a clock of its own, which stands still but for the pauses; those end at
+    once."""
+
+    def __init__(self) -> None:
+        self.paused_s = 0.0
+        super().__init__(lambda: self.paused_s)
+
+    async def wait(self) -> None:
+        self.paused_s += self.pause_s
+        await asyncio.sleep(0)
+
+
+class Deaf(Notes):
+    """Takes note of answers alone: there is no room for a flood."""
+
+    def on_message(self, message: Message, request: int | None) -> None:
+        if message.is_reply and message.id == 1:
+            super().on_message(message, request)
+
+    def on_invalid_line(self, line: bytes) -> None:
+        pass
+
+
+async def takes_a_tenth(link: Link, meter: Meter, notes: Notes) -> None:
+    """Of the time in which a flood is read, its reading takes a tenth, and the moment of much that everybody has."""
+    link.send(request(1, "initialize", protocolVersion="2025-11-25"))
+    await notes.told.get()  # no time-out, which the clock would jump to
+    link.send(notification("notifications/initialized"))
+    began = meter.clock()
+    link.send(request(2, "tools/call", name="go", arguments={}))
+    await meter.is_over.wait()
+    assert meter.spent_s - BURST_S - 10 * REPLY_S < SHARE * (meter.clock() - began)
+
+
+@requirement("trust:limits:floods")
+@pytest.mark.anyio
+@pytest.mark.parametrize("attack", ON_PIPES)
+async def test_a_flood_on_a_pipe_is_read_in_a_tenth_of_the_time(attack: str) -> None:
+    meter, notes, watcher = Meter(asyncio.get_running_loop().time), Deaf(), ChildWatcher()
+    entry = over_stdio(attack)
+    child = Child(entry["command"], entry["args"], {}, None)
+    link = await open_stdio(child, notes, watcher, MESSAGE_MIB * 2**20, allowance=meter)
+    try:
+        await takes_a_tenth(link, meter, notes)
+    finally:
+        await link.close()
+        watcher.close()
+
+
+@requirement("trust:limits:floods")
+@pytest.mark.anyio
+@on_the_real_clock
+@pytest.mark.parametrize("attack", OVER_HTTP)
+async def test_a_flood_over_http_is_read_in_a_tenth_of_the_time(attack: str, cleanup: ExitStack) -> None:
+    evil, meter, notes = cleanup.enter_context(attacking_http(attack)), LeapingMeter(), Deaf()
+    link = HttpLink(evil["url"], {}, "legacy", notes, 2**20, allowance=meter)
+    try:
+        await takes_a_tenth(link, meter, notes)
+    finally:
+        await link.close()
 
 
 @requirement("trust:limits:lists", "trust:limits:tools")
