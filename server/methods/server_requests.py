@@ -7,6 +7,7 @@ upstream's request is parked meanwhile, and the client's retry continues it. The
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -427,6 +428,9 @@ def _read_questions(
 def _say_unclear(upstream: Upstream, message: Message) -> str:
     """Say why nobody can be asked: what a server asks on its standard output belongs to no call."""
     what = f"{message.method}: it cannot be told which client is meant"
+    if doubt_s := upstream.lines.doubt_s():
+        why = "a call that another client has cancelled, or that timed out, may still run in this server"
+        return f"{what}, because {why}; call again in {math.ceil(doubt_s)} s"
     if upstream.in_flight < 2:
         return what
     return f"{what}, because calls of several run in this server; call again when the others have ended"

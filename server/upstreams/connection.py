@@ -203,6 +203,11 @@ class _Askers:
         )  # fmt: skip
         self._given_up[request.id] = (kept, time.monotonic())
 
+    def doubt_s(self) -> float:
+        """Return for how long a question may yet be that of a request that was given up, in seconds."""
+        given_up = [at for request, at in self._given_up.values() if request.method in versions.MAY_ASK]
+        return max(_GIVEN_UP_S - (time.monotonic() - max(given_up)), 0.0) if given_up else 0.0
+
     def discard(self, ident: int) -> None:
         """Forget a request that was given up: its answer has come."""
         self._given_up.pop(ident, None)
@@ -544,6 +549,10 @@ class Connection:
             self._send_now(reply)
 
         self._events.on_request(message, waiting, answer)
+
+    def doubt_s(self) -> float:
+        """Return for how long a question may yet be that of a request that was given up, in seconds."""
+        return self._askers.doubt_s()
 
     def told_of(self) -> list[Request]:
         """Return the requests of clients that a log entry may tell of."""

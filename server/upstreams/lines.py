@@ -223,6 +223,10 @@ class Lines:
         """Return the requests of clients that a log entry of the upstream may tell of."""
         return [request for connection in self.connections() for request in connection.told_of()]
 
+    def doubt_s(self) -> float:
+        """Return for how long a question may yet be that of a request that was given up, in seconds."""
+        return max((connection.doubt_s() for connection in self.connections()), default=0.0)
+
     def parties(self) -> set[Party]:
         """Return who has sent requests on the present connections."""
         return {party for connection in self.connections() for party in connection.parties}

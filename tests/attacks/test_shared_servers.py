@@ -255,6 +255,32 @@ async def test_what_a_server_says_of_a_call_that_has_timed_out_goes_to_no_other_
         assert said(await ben.result(own)) == "of Ben"
 
 
+@requirement("question:whose")
+@pytest.mark.parametrize("windows", [False, True])
+@pytest.mark.parametrize("answer", [text("of Ann"), None])
+async def test_a_cancelled_call_of_another_keeps_questions_back_until_its_answer_comes_and_they_say_for_how_long(
+    answer: Json | None, windows: bool
+) -> None:
+    upstream = shared()
+    async with proxy_over(upstream) as stage:
+        ann, ben = await ann_and_ben(stage, windows=windows)
+        given_up, of_ann = await call(ann, upstream, "slow")
+        ann.notify("notifications/cancelled", {"requestId": given_up})
+        own, of_ben = await call(ben, upstream, "other")
+        told = (await (await asks(upstream.link)))["error"]["message"]
+        assert told == (
+            "elicitation/create: it cannot be told which client is meant, because a call that another client has "
+            "cancelled, or that timed out, may still run in this server; call again in 30 s"
+        )
+        assert await heard_nothing(ben)
+        of_ann.reply(answer) if answer else of_ann.fail(0, "Request cancelled")
+        question = await asks(upstream.link, "Of Ben?")
+        ben.respond(await ben.asked("elicitation/create"), {"action": "decline"})
+        assert (await question)["result"] == {"action": "decline"}
+        of_ben.reply(text("of Ben"))
+        assert said(await ben.result(own)) == "of Ben"
+
+
 @requirement("call:long:whose", "question:whose", "log:whose")
 async def test_a_call_that_goes_on_without_its_client_says_nothing_to_another() -> None:
     upstream = shared()
