@@ -32,7 +32,8 @@ Part = bytes | memoryview
 
 
 class Adapter(Struct, frozen=True):
-    """The changes to the matrices of one model."""
+    """What training changed in the matrices of one model: for each matrix two thin ones whose product is added to
+    it."""
 
     base: str
     """sha256 of the model file."""
@@ -42,7 +43,7 @@ class Adapter(Struct, frozen=True):
     """The report of the training: sets, seed, losses, figures before and after."""
 
     def dumps(self) -> bytes:
-        """Encode the adapter, with numbers in half precision."""
+        """Encode the adapter for `loads`; its numbers are kept as float16."""
         arrays: dict[str, NDArray[Any]] = {}
         for name, (left, right) in self.changes.items():
             arrays[f"{name}|left"] = left.astype(np.float16)
@@ -113,10 +114,8 @@ class Node(NamedTuple):
 
 
 class Graph:
-    """An ONNX model as its nodes and initializers, some of which are replaced.
-
-    This exporter keeps a matrix as int8 with a scale: `name = Mul(Cast(name_q), name_scale)`.
-    """
+    """An ONNX model: its nodes, and its initializers, of which some may be replaced. This exporter keeps a matrix as
+    int8 with a scale: `name = Mul(Cast(name_q), name_scale)`."""
 
     def __init__(self, model: bytes) -> None:
         self._model = _read(model)

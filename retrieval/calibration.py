@@ -32,7 +32,8 @@ class Platt(Struct, frozen=True):
 
 
 class Recalibration(Struct, frozen=True):
-    """What the outcomes of earlier searches make of the gate's probabilities. The default changes nothing."""
+    """How the gate's probabilities have to be corrected, by the outcomes of earlier searches. The default changes
+    nothing."""
 
     first: Platt = Platt()
     """For the probability that the first tool is right."""
@@ -40,7 +41,7 @@ class Recalibration(Struct, frozen=True):
     """For the probability that a needed tool is among the first k, for a k above 1."""
 
     def among(self, k: int, probability: float) -> float:
-        """Return the true probability that a needed tool is among the first k."""
+        """Correct a stated probability that a needed tool is among the first k."""
         return (self.first if k == 1 else self.shown)(probability)
 
 

@@ -29,8 +29,8 @@ _REPLACED: Final = re.compile(
 
 
 def find_warning(description: str) -> str:
-    """Return the sentence of a description that warns, behind the first one; "" if none does, or if the first one says
-    that the tool is deprecated."""
+    """Return the sentence with a warning behind the first sentence of a description; "" if there is none, or if the
+    first sentence calls the tool deprecated."""
     first, *others = [*_sentences(description)] or [""]
     if _DEPRECATED.match(first):
         return ""
@@ -39,7 +39,8 @@ def find_warning(description: str) -> str:
 
 
 def find_replacements(description: str) -> list[str]:
-    """Return what a description names to be used in place of its tool, which it calls deprecated."""
+    """Return the names of the tools that the description of a deprecated tool names to be used instead; [] for other
+    tools."""
     said = description[:_MOST_READ].lower()
     if not any(word in said for word in ("deprecated", "superseded by", "obsolete")):
         return []

@@ -64,7 +64,7 @@ _FILE = re.compile(
 
 
 def steps(need: str) -> list[str]:
-    """Return the steps of a short need that says one after the other; [] where it says one alone."""
+    """Return the steps of a short need that names several in a row ("do this, then that"); [] where it names one."""
     found = [_FILE.sub(r"the file \1", piece.strip()) for piece in _STEP.split(" ".join(need.split()))]
     return found if 1 < len(found) <= MOST and all(len(set(terms(each))) >= _LEAST_STEP for each in found) else []
 
@@ -106,7 +106,7 @@ def _listed(lines: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=64)
 def in_english(need: str) -> str:
-    """Return a need in English words, line by line as it was; one in English as it is."""
+    """Return a need with its foreign words replaced by English ones, line by line; one in English stays as it is."""
     if not is_put_into_english(need):
         return need
     lines = need.splitlines()
@@ -125,12 +125,12 @@ def _count_words(lines: Sequence[str]) -> int:
 
 
 def longest_whole(*, by_words: bool) -> int:
-    """Return how many words a need may have that is read as a whole; `by_words`: whether words alone rank."""
+    """Return up to how many words a need is searched as one text; `by_words`: whether the ranking uses words alone."""
     return MAX_NEED_WORDS if by_words else LONG
 
 
 def parts(need: str, *, by_words: bool) -> list[str]:
-    """Return the clauses of a long need, or the steps of a short one; [] where it is read as a whole alone. A need in
+    """Return the clauses of a long need, or the steps of a short one; [] where it is searched as one text. A need in
     another language is split where its English is, and its parts are in English."""
     need = in_english(need)
     return clauses(need, longest_whole(by_words=by_words)) or steps(need)

@@ -119,7 +119,7 @@ class Logistic(Struct, frozen=True):
 
 
 class GateWeights(Struct, frozen=True):
-    """What was fitted for one kind of list."""
+    """The weights that were fitted on one kind of ranking (`weights_name`)."""
 
     gain: tuple[float, ...]
     """The weights of `CHANCE_FEATURES`, which give each tool its chance."""
@@ -130,7 +130,7 @@ class GateWeights(Struct, frozen=True):
 
 
 class Gate(Struct, frozen=True):
-    """What `gate.json` holds."""
+    """The content of `gate.json`: the weights that judge rankings."""
 
     fitted_on: str
     models: dict[str, GateWeights]
@@ -142,7 +142,8 @@ class Gate(Struct, frozen=True):
 
 
 class Judgement(Struct, frozen=True):
-    """What is thought of a ranking: the one judgement that answers, steps, prompts and lists that grow go by."""
+    """How sure a ranking is and how many of its tools to show. Answers, steps, prompt hints and growing lists all use
+    this one judgement."""
 
     level: Level
     probability: float | None
@@ -155,7 +156,7 @@ class Judgement(Struct, frozen=True):
     """How likely a needed tool is among the first 1, 2, ... tools, before calibration."""
 
     def among(self, shown: int) -> float | None:
-        """Return how likely a needed tool is among so many shown tools, at most `WITHIN` of them."""
+        """Return the probability that a needed tool is among the first `shown` tools (counted up to `WITHIN`)."""
         if not self.held or shown < 1:
             return self.probability
         return self.held[min(shown, WITHIN, len(self.held)) - 1]
@@ -189,7 +190,7 @@ def judge(ranking: Ranking, recalibration: Recalibration = AS_SHIPPED) -> Judgem
 
 
 def level(ranking: Ranking) -> Level:
-    """Return the level of `judge` alone."""
+    """Return the confidence level of a ranking, as `judge` does without recalibration."""
     return judge(ranking).level
 
 
@@ -206,12 +207,13 @@ def weights_for(ranking: Ranking) -> GateWeights:
 
 
 def taught(ranked: Ranked) -> float:
-    """Return what learned models added to the score of a tool."""
+    """Return the part of a tool's score that learned models added."""
     return sum(ranked.parts.get(part, 0.0) for part in LEARNED)
 
 
 def signs(ranking: Ranking) -> dict[str, float]:
-    """Return what the gate reads of a list, whatever k; {} where no line in words ranks it."""
+    """Return the features of a ranking that the gate reads and that do not depend on k, by name; {} where nothing in
+    words ranked it."""
     if not ranking.ranked or (fit := ranking.ranked[0].fit) is None:
         return {}
     scores = [_unnamed_score(each) for each in ranking.ranked[:_AHEAD_OF]]
@@ -255,7 +257,8 @@ def is_read(ranking: Ranking) -> bool:
 
 
 def at_most(chances: Sequence[float], k: int) -> dict[str, float]:
-    """Return what the gate reads of the first k tools."""
+    """Return the features that the gate reads of the first k tools, by name. `chances`: for each tool, best first, the
+    probability that the task needs it."""
     none = prod(1.0 - chance for chance in chances[:k])
     return {"held": logit(1.0 - none), "more": log(k)}
 

@@ -206,7 +206,8 @@ def wording_words(document: Document) -> str:
 
 
 def english_words(document: Document) -> str:
-    """Return the English words of what a tool says in another language; "" where it says nothing so."""
+    """Return the English of the words that a tool says in another language, one known word or phrase a line; "" for a
+    tool in English."""
     if document.english is None:
         return ""
     names = map(_name_in_words, (document.name, *document.parameters))
@@ -274,7 +275,7 @@ def _alternatives(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[dict
 
 
 class Fields(Struct, frozen=True):
-    """What one tool takes and gives."""
+    """A tool's name, parameters and result fields as words, from which priors and dependencies are estimated."""
 
     id: ToolId
     upstream: str

@@ -88,7 +88,7 @@ def _korean() -> re.Pattern[str]:
 
 
 class Piece(Struct, frozen=True):
-    """A part of a text."""
+    """A part of a text, with its English."""
 
     text: str
     """As it stands there."""
@@ -97,7 +97,7 @@ class Piece(Struct, frozen=True):
 
 
 class Legibility(Struct, frozen=True):
-    """How well a text can be read."""
+    """Which share of a text's words a search can read, and in which language they are."""
 
     share: float
     """Which share of its words is read, 0 to 1: as English, or by a glossary. Names and values do not count; 1 without
@@ -112,7 +112,8 @@ def has_han(text: str) -> bool:
 
 
 def is_unspaced(text: str) -> bool:
-    """Return whether a text has characters of a script of which each is a term of its own."""
+    """Return whether a text has characters of Chinese, Japanese or Korean: they are not split into words at spaces, so
+    each character is a term."""
     return not text.isascii() and _any(_HAN + _KANA + _HANGUL).search(text) is not None
 
 
@@ -137,14 +138,15 @@ def without_denied(task: str) -> str:
 
 
 def translated(text: str, language: str | None = None) -> list[Piece]:
-    """Return the parts of a text that a glossary knows, in their order; `language` as for `put_into_english`."""
+    """Return the parts of a text that its glossary knows, in their order; [] for English. `language` as for
+    `put_into_english`."""
     text = _composed(text)
     language = language or language_of(text)
     return [each for each in _pieces(text, language) if each.english is not None] if language is not None else []
 
 
 def is_put_into_english(text: str) -> bool:
-    """Return whether a text is read in other words than its own."""
+    """Return whether searches read the English of a text in place of its own words."""
     text = _composed(text)
     language = language_of(text)
     return language is not None and bool(_pieces(text, language))
@@ -187,7 +189,8 @@ def language_of(text: str) -> str | None:
 
 
 def language_of_tool(said: str, named: Sequence[str]) -> str | None:
-    """Return the same of what a tool says. No glossary is asked: small words tell, or the script, also that of its
+    """Return the code of the language in which a tool is described; None for English and for an unknown one. Decides by
+    the script, that of its names too, or by small words, without opening a glossary. `said`: its texts; `named`: its
     names."""
     from foretool.retrieval.languages import has_other_letters, tally, words_of
 
@@ -215,7 +218,7 @@ def is_english(word: str) -> bool:
 
 
 def let_go() -> None:
-    """Give back the memory of the glossaries; who asks next reads them again, which takes milliseconds."""
+    """Give back the memory of the glossaries. The next use reads them again, which takes milliseconds."""
     _chinese.cache_clear()
     _runs_of.cache_clear()
     _words_of.cache_clear()

@@ -57,7 +57,7 @@ _VOCABULARY: Final = 1000
 
 
 class Candidate(Struct, frozen=True):
-    """An instruction or a tool that may be shown."""
+    """A fragment of instructions or a tool that competes for the budget of a step."""
 
     id: str
     kind: Kind
@@ -67,7 +67,7 @@ class Candidate(Struct, frozen=True):
 
 
 class Selected(Struct, frozen=True):
-    """Which candidates are shown."""
+    """The candidates that were chosen, and the tokens that they take together."""
 
     instructions: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()

@@ -36,7 +36,7 @@ _HASH_BYTES: Final = 2
 
 
 class KnownTool(Struct, frozen=True):
-    """One line of the file."""
+    """A well-known tool: one line of the shipped file."""
 
     name: str
     """The words of the name."""
@@ -47,13 +47,14 @@ class KnownTool(Struct, frozen=True):
 
 
 class KnownTools:
-    """The tools of the file, by their names."""
+    """The well-known tools of the shipped file, found by name and content."""
 
     def __init__(self, data: bytes) -> None:
         self._lines = SortedLines(data, b"\t")
 
     def find(self, document: Document) -> KnownTool | None:
-        """Return the known tool that a tool is, perhaps in another version; None if it is none of them."""
+        """Return the well-known tool that has this name and mostly the same text, so perhaps another version of it;
+        None if there is none."""
         name = in_words(document.name)
         lines = self._lines.find(name.encode("utf-8", "replace"))
         if not lines:
@@ -88,7 +89,7 @@ def sketch_definition(document: Document) -> frozenset[int]:
 
 
 def share_in_common(one: Collection[int], other: Collection[int]) -> float:
-    """Return about how much of two sets is in both, 0 to 1, by their sketches."""
+    """Estimate how much of two sets is in both, 0 to 1 (Jaccard), from their sketches."""
     both = set(one).intersection(other)
     least = nsmallest(SKETCHED, both.union(one, other))
     return sum(each in both for each in least) / len(least) if least else 0.0
@@ -96,12 +97,12 @@ def share_in_common(one: Collection[int], other: Collection[int]) -> float:
 
 @lru_cache(maxsize=1)
 def known_tools() -> KnownTools:
-    """Return the tools that come with foretool; the file is read once, until `let_go`."""
+    """Return the well-known tools that come with foretool. The file is read once, until `let_go`."""
     return KnownTools(FILE.read_bytes())
 
 
 def let_go() -> None:
-    """Give back the memory of the file; who asks next reads it again, which takes a millisecond."""
+    """Give back the memory of the file. The next use reads it again, which takes a millisecond."""
     known_tools.cache_clear()
 
 

@@ -62,7 +62,8 @@ class KnownVectors:
         }  # fmt: skip
 
     def find(self, document: Document) -> bytes | None:
-        """Return the vector of a tool as the bytes of float32; None for a tool that is not nearly a known one."""
+        """Return the shipped vector of a tool as the bytes of float32; None unless its wordings are those of a known
+        tool and nearly all of its text."""
         known = self._tools.find(document) if document.wordings else None
         if known is None or document.wordings != known.wishes:
             return None
@@ -78,7 +79,7 @@ def read_file() -> KnownVectors:
 
 
 def hash_of(tool: KnownTool) -> bytes:
-    """Return what the row of a tool begins with."""
+    """Return the hash under which the shipped file has the vector of this tool."""
     return blake2b(write_line(tool).encode(), digest_size=_HASH_BYTES).digest()
 
 

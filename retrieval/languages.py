@@ -148,7 +148,7 @@ MARKS: Final = {language: words - STOP_WORDS for language, words in _SMALL.items
 
 
 class Tally(Struct):
-    """How a text speaks for one language by its small words."""
+    """How many small words of a text speak for one language, and how many for English instead."""
 
     own: int = 0
     """Words that English does not have."""

@@ -50,8 +50,9 @@ class NeedScores:
 
     @cached_property
     def leaders(self) -> Sequence[tuple[int, float]]:
-        """The slots with the `ENTROPY_DEPTH` highest scores, any that score the same, and perhaps some more, in the
-        order of `hits`. Every score is looked at once, against one that a sample says is low enough."""
+        """The slots with the `ENTROPY_DEPTH` highest scores, with those that score the same, in the order of `hits`. A
+        few lower ones may be among them: they are found by a threshold that a sample gives, because sorting all scores
+        is slow."""
         scores = list(self.hits.values())
         if len(scores) >= _LEAST_SAMPLED:
             least = sorted(scores[::_SAMPLED])[-(2 * ENTROPY_DEPTH // _SAMPLED)]
@@ -62,16 +63,16 @@ class NeedScores:
 
     @cached_property
     def best(self) -> list[float]:
-        """The highest scores, best first."""
+        """The `ENTROPY_DEPTH` highest scores by words, best first."""
         return sorted([score for _, score in self.leaders], reverse=True)[:ENTROPY_DEPTH]
 
     @cached_property
     def telling(self) -> float:
-        """How much the words decide beside encoders, 0 to 1."""
+        """How much the words of this line weigh against encoders, 0 to 1."""
         return self._lexical.telling_share(self.wanted, max(self.hits.values(), default=0.0))
 
     def evidence(self, lexical: Lexical) -> Evidence:
-        """Return how well words and names met this line."""
+        """Return how well the best tools match this line by words and by name, which the gate reads."""
         if not self.best:
             return Evidence(named=self._is_named)
         best_slot = next(slot for slot, score in self.leaders if score == self.best[0])

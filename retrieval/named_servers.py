@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TextVectors:
-    """The vectors of the texts of one query; each text is read once, even where an encoder cannot be asked."""
+    """The vectors of the texts of one query. Each text is given to the encoders once, even if they fail."""
 
     def __init__(
         self, dense: DenseEnsemble | None, read: Callable[[DenseEnsemble, Sequence[str]], list[Reading]]
@@ -28,7 +28,7 @@ class TextVectors:
         self._known: dict[str, Reading] = {}
 
     def of(self, texts: Sequence[str]) -> list[Reading]:
-        """Return the vectors of texts. Only where encoders rank."""
+        """Return the vectors of each text. Call it only where encoders rank."""
         assert self._dense is not None
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         self._known |= zip(new, self._read(self._dense, new) if new else (), strict=True)
@@ -36,7 +36,7 @@ class TextVectors:
 
 
 class NamedServers:
-    """Reads in one task which servers it names."""
+    """Finds the servers that a task names, and ranks their tools higher."""
 
     def __init__(
         self, corpus: Corpus, dense: DenseEnsemble | None, vectors: TextVectors, *, is_told_by_lines: bool
@@ -50,14 +50,14 @@ class NamedServers:
         """By slot, what puts a tool whose server the task names before those that do the same."""
 
     def find(self, line: str) -> Mapping[str, Mention]:
-        """Return the servers that gain because a line names them. In a task of several clauses one of them names a
-        server, and the others need not mean it."""
+        """Return the servers that a line names and whose tools therefore score higher. {} for lines that are clauses of
+        one task: one clause may name a server that the others do not mean."""
         found = self._corpus.server_names.find(line) if self._is_told_by_lines else {}
         return {server: mention for server, mention in found.items() if mention.share}
 
     def lift(self, summed: ScoreSum, line: NeedScores) -> ScoreSum:
-        """Add what the servers gain that a line names. Which of the tools of such a server is meant, the line says
-        without the name: the shorter the text of a tool, the more the name alone makes it look like the line."""
+        """Return the sum with the tools of the servers that a line names scored higher. To choose among a server's
+        tools the line is read without the server's name, which would favour tools with short texts."""
         lifts: dict[int, float] = {}
         for server, mention in self.find(line.text).items():
             slots = [slot for slot in self._corpus.slots_of.get(server, ()) if summed.live[slot]]
@@ -84,7 +84,7 @@ class NamedServers:
         return {slot: shift - mean for slot, shift in shifts.items()}
 
     def raise_hits(self, line: NeedScores, hits: dict[int, float]) -> dict[int, float]:
-        """Return what the words of a line score, with what the servers gain that it names."""
+        """Return the scores by words of a line, higher for the tools of the servers that it names; by slot."""
         if not (servers := self.find(line.text)):
             return hits
         gains = {

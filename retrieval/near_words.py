@@ -76,8 +76,8 @@ LONGEST = 16
 
 
 def near_terms(said: Mapping[str, float]) -> dict[str, tuple[str, float]]:
-    """Return the terms that mean nearly the same as a query's own (the weight of those is at least 1), without these,
-    each as a word and with its weight; {} for a long query."""
+    """Return the terms that mean nearly the same as terms of a query, each as a word and with its weight, without the
+    query's own. Only own terms of a weight of at least 1 are looked up; {} for a long query."""
     if len(said) > LONGEST:
         return {}
     lines, found = _lines(), dict[str, tuple[str, float]]()
@@ -90,7 +90,7 @@ def near_terms(said: Mapping[str, float]) -> dict[str, tuple[str, float]]:
 
 
 def is_known(word: str) -> bool:
-    """Return whether the file has an English word."""
+    """Return whether the table of near words has an English word."""
     return bool(_lines().near(stem(word)))
 
 

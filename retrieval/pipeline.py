@@ -117,12 +117,13 @@ class Pipeline:
             self._prepared[query.lines] = made_of, kept
 
     def is_long(self, query: Query) -> bool:
-        """Return whether encoders read a query for so long that nobody else should wait for it."""
+        """Return whether encoders need so long for a query that they must not block the event loop."""
         return self.dense is not None and sum(map(len, query.lines)) > READ_AT_ONCE
 
     def long_reading(self, query: Query) -> Callable[[], Callable[[], None]] | None:
-        """Return what reads the texts of a query with the encoders, in another thread, where that takes long; else
-        None. It returns what keeps their vectors for the ranking, in the thread of all else."""
+        """Return a function that runs the encoders over a long query and may be called in another thread; None where
+        the query is short or already read. It returns a second function, which stores the vectors for the ranking: call
+        that one in the thread that ranks."""
         if not self.is_long(query) or (dense := self._ready_encoders()) is None:
             return None
         if not (texts := self._unread(dense, split_task(split_needs(query.lines)))):
@@ -135,7 +136,8 @@ class Pipeline:
         return lambda: partial(keep, dict(zip(texts, dense.readings(texts), strict=True)))
 
     def has_names_to_note(self, query: Query) -> bool:
-        """Return whether a query is the first one that looks for near names, among so many that it takes long."""
+        """Return whether a query looks for misspelled names while the index of these is not made yet and takes long to
+        make."""
         if self.corpus.names.unnoted <= MANY_NAMES:
             return False
         texts = split_task(split_needs(query.lines), by_words=self._ready_encoders() is None)

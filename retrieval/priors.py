@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 
 class Needs(NamedTuple):
-    """What is known of some tools whatever the budget."""
+    """What `Priors.order` knows of some tools before it is given a budget."""
 
     shares: dict[ToolId, float]
     """Each tool's expected share of the calls (`Priors.needs`)."""
@@ -77,7 +77,7 @@ class Needs(NamedTuple):
 
 
 class Weight(NamedTuple):
-    """What one tool says of how much it is needed."""
+    """How much one tool is needed, judged by its definition alone."""
 
     score: float
     """The log of how much, up to a constant that all tools share."""
@@ -87,7 +87,7 @@ class Weight(NamedTuple):
 
 
 class Priors(Struct, frozen=True):
-    """What `priors.json` holds."""
+    """The content of `priors.json`: how much a tool is needed, judged by its definition before anything was learned."""
 
     fitted_on: str
     first: dict[str, float]
@@ -100,7 +100,7 @@ class Priors(Struct, frozen=True):
         return sum(self.first.get(name, 0.0) * value for name, value in features(tool))
 
     def judge(self, tool: Fields, definition: bytes = b"") -> Weight:
-        """Return what a tool says of itself, whatever others there are."""
+        """Return how much a tool is needed, judged by its definition alone."""
         return Weight(self.score(tool), deed(tool) == "delete", _OF_TESTS.search(definition) is not None)
 
     def needs(self, tools: Sequence[Fields], weights: Sequence[Weight] | None = None) -> dict[ToolId, float]:
@@ -172,7 +172,8 @@ def features(tool: Fields) -> Iterator[tuple[str, float]]:
 
 
 def deed(tool: Fields) -> str:
-    """Return the kind of deed that a tool's name says, by its first word if that is a verb; "none" if no word is."""
+    """Return what kind of deed the first word of a tool's name is, such as "delete"; "none" if it is no verb that we
+    know."""
     if known := DEEDS.get(stem(tool.verb)):
         return known
     return min((DEEDS[noun] for noun in tool.nouns if noun in DEEDS), key=_RANK.__getitem__, default="none")

@@ -54,12 +54,13 @@ class Query(Struct, frozen=True):
 
 
 class Reasons(Sequence[str]):
-    """The reasons for one tool's place, found at the first look: an answer shows those of a few ranked tools alone."""
+    """The reasons for one tool's place, computed when they are first read, because an answer shows those of few
+    tools."""
 
     __slots__ = ("_find", "_found", "_slot", "_tool")
 
     def __init__(self, find: Callable[[int, ToolId], Iterable[str]], slot: int, tool: ToolId) -> None:
-        """`find` finds the reasons of the tool in a slot."""
+        """`find` returns the reasons for the tool in a slot."""
         self._find, self._slot, self._tool = find, slot, tool
         self._found: tuple[str, ...] | None = None
 

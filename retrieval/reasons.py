@@ -27,7 +27,7 @@ _TELLING = 0.5
 
 
 class ReasonFinder:
-    """Finds the reasons of one request, for whichever tool somebody asks."""
+    """Finds out why a tool stands where it does in the ranking of one request."""
 
     def __init__(
         self,

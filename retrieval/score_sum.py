@@ -34,7 +34,7 @@ class ScoreSum(Struct, frozen=True):
 
     @property
     def live(self) -> NDArray[np.bool_]:
-        """(slots,): which hold a tool."""
+        """Return which slots hold a tool (slots,)."""
         return np.isfinite(self.total)
 
     def plus(self, parts: Mapping[str, Floats]) -> ScoreSum:
@@ -42,11 +42,12 @@ class ScoreSum(Struct, frozen=True):
         return ScoreSum(self.total + total_of(parts), {**self.parts, **parts}, self.nearness) if parts else self
 
     def lifted(self, part: str, lifts: Mapping[int, float]) -> ScoreSum:
-        """Add a part that lifts some slots."""
+        """Return a sum with one more part, which adds to some slots."""
         return self.plus({part: by_slot(lifts, len(self.total))}) if lifts else self
 
     def lowered(self, part: str, slots: Collection[int], share: float) -> ScoreSum:
-        """Multiply the scores above the average of some slots, as a part of its own."""
+        """Return a sum in which the above-average scores of these slots are multiplied by `share`; the loss is a part
+        of its own."""
         at = np.fromiter(slots, np.int64, len(slots))
         at = at[self.total[at] > 0]
         if not len(at):
@@ -105,7 +106,8 @@ def softmax(logits: Floats) -> Floats:
 
 
 def z_scores(scores: Floats, pool: NDArray[np.bool_] | None = None) -> Floats:
-    """Distance from the mean of the pool in its deviations; 0 outside the pool and where all are equal; (slots,)."""
+    """Return how many standard deviations each score is above the mean of the pool; 0 outside the pool and where all
+    are equal; (slots,)."""
     values = scores if pool is None else scores[pool]
     if not len(values) or (deviation := values.std()) < 1e-6:
         return np.zeros_like(scores)

@@ -60,8 +60,8 @@ _coverage = attrgetter("coverage")
 
 
 class Kept:
-    """What words and encoders give to texts, for a replay that ranks the same ones with one set of models after the
-    other; of one corpus and its encoders."""
+    """Scores by words and encoders, kept by text. A replay ranks the same texts with one set of models after another,
+    and computes them once; valid for one corpus and its encoders."""
 
     def __init__(self, slots: int) -> None:
         self._most = max(_MOST_KEPT // max(slots, 1), _LEAST_KEPT)
@@ -69,7 +69,7 @@ class Kept:
         self._sums: dict[tuple[str, ...], list[ScoreSum]] = {}
 
     def line(self, text: str, make: Callable[[str], NeedScores]) -> NeedScores:
-        """Return the line of a text, which `make` makes."""
+        """Return the scores of a text by words; the first time `make` computes them."""
         if (found := self._lines.get(text)) is None:
             if len(self._lines) >= self._most:
                 self._lines.clear()
@@ -77,7 +77,7 @@ class Kept:
         return found
 
     def sums(self, texts: tuple[str, ...], make: Callable[[], list[ScoreSum]]) -> list[ScoreSum]:
-        """Return the sums of some lines, which `make` makes."""
+        """Return the sums of some lines; the first time `make` computes them."""
         if (found := self._sums.get(texts)) is None:
             if len(self._sums) >= self._most:
                 self._sums.clear()

@@ -113,8 +113,8 @@ def search_words(shape: Shape) -> str:
 def find_served(
     shape: Shape, ranking: Ranking, get: Callable[[ToolId], Tool | None], names: Callable[[str], Iterable[str]]
 ) -> Tool | None:
-    """Return the tool that does what a command does; None if none surely does. `names` returns what the user calls a
-    server."""
+    """Return the tool that does what a shell command does; None if none clearly does. `names` returns what the user
+    calls a server."""
     wanted = _Wanted(shape)
     tools = [tool for ranked in ranking.ranked[:_LOOKED_AT] if (tool := get(ranked.tool)) is not None]
     fitting = [(lack, tool) for tool in tools if (lack := wanted.fit(tool, names(tool.upstream))) is not None]

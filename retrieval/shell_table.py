@@ -92,7 +92,7 @@ FETCHING: Final = frozenset(("curl", "wget"))
 
 
 def subcommands(program: str) -> frozenset[Shape]:
-    """Return the subcommands of a program that may be reported; () where it is reported without one."""
+    """Return the subcommands of a program that may be recorded; () among them means the program without one."""
     found: set[Shape] = set()
     for group in PROGRAMS.get(program, ("", ""))[1].split(";"):
         before, colon, after = group.rpartition(":")
@@ -102,5 +102,6 @@ def subcommands(program: str) -> frozenset[Shape]:
 
 
 def is_reported(shape: Shape) -> bool:
-    """Return whether a shape has words of the table alone."""
+    """Return whether a command may be recorded: every word of its shape is one that the table knows, so none is the
+    user's."""
     return bool(shape) and shape[0] in PROGRAMS and shape[1:] in subcommands(shape[0])

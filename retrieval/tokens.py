@@ -53,7 +53,8 @@ def count_tokens(texts: Sequence[str]) -> list[int]:
 
 
 def short_runs(text: str) -> Iterator[str]:
-    """Cut a text behind every long run. Half a surrogate pair becomes the replacement mark, which costs as much."""
+    """Yield a text in pieces cut behind every long run of characters, which the tokenizer is slow on. Half a surrogate
+    pair becomes the replacement mark, which costs as much."""
     text = text.encode("utf-8", "replace").decode()
     start = 0
     for run in _LONG_RUN.finditer(text):

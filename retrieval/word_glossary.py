@@ -75,7 +75,7 @@ _BETWEEN: Final = re.compile("[ '’-]")
 
 
 class Entry(NamedTuple):
-    """A known word or phrase of a text."""
+    """A word or phrase of a text that the glossary knows, with its English."""
 
     first: int
     last: int
@@ -84,7 +84,7 @@ class Entry(NamedTuple):
 
 
 class WordGlossary:
-    """The words of one file."""
+    """The words and phrases of one language with their English, from one file."""
 
     def __init__(self, language: str, lines: Iterable[str]) -> None:
         self._endings = frozenset(_ENDINGS[language].split())
@@ -126,8 +126,8 @@ class WordGlossary:
         return word in self._written
 
     def find(self, word: str, written: str = "") -> str | None:
-        """Return the English of a word without accents; None for one that is not known. `written`: the word in small
-        letters as it stands there."""
+        """Return the English of a word; None for an unknown one. `word` is without accents, `written` the same word in
+        small letters with them."""
         if len(word) > _LONGEST_WORD:
             return None
         if (found := self._accented.get(written)) is not None:

@@ -77,7 +77,7 @@ def _starts(parts: Sequence[bytes]) -> bytes:
 
 
 class WordTable:
-    """A table that `pack_table` has made."""
+    """Reads a table that `pack_table` has made, without decoding all of it."""
 
     def __init__(self, data: bytes) -> None:
         """Raises `ValueError` for anything else."""
@@ -101,11 +101,12 @@ class WordTable:
         self._count = terms
 
     def tool(self, slot: int) -> bytes:
-        """Return what the tool in a slot is known by."""
+        """Return the bytes that `pack_table` was given for the tool in a slot."""
         return bytes(self._tool_bytes[self._tools[slot] : self._tools[slot + 1]])
 
     def having(self, term: str) -> tuple[memoryview, memoryview]:
-        """Return the slots of the tools that have a term, and how much of its worth each gets, up to `_STEPS`."""
+        """Return the slots of the tools that have a term, and for each how much the term counts there, 1 to
+        `_STEPS`."""
         wanted = term.encode("utf-8", "replace")
         low, high = 0, self._count
         while low < high:
@@ -120,8 +121,8 @@ class WordTable:
         return self._slots[span], self._shares[span]
 
     def best(self, said: Mapping[str, float], near: Mapping[str, float]) -> list[int]:
-        """Return the slots of the tools that have these weighted terms, or others that mean nearly the same, best
-        first. The ranker chooses by the same rules which terms take part."""
+        """Return the slots that have any of these weighted terms, best first. `near`: terms that mean nearly the same.
+        Chooses the terms that take part by the same rules as the ranker."""
         having = {term: self.having(term) for term in [*said, *near]}
         counts = {term: len(slots) for term, (slots, _) in having.items()}
         wanted = {term: weight * idf(self.live, counts[term]) for term, weight in said.items() if counts[term]}
@@ -138,7 +139,7 @@ class WordTable:
 
 
 class TableLexical(Lexical):
-    """Scores a few tools of a table as if all were looked at: how rare a term is, the whole catalog says."""
+    """Scores a few tools of a table, with the rarity of terms taken from the whole catalog."""
 
     def __init__(self, table: WordTable, slots: Sequence[int]) -> None:
         """`slots` ascend; the first one is slot 0 here."""
@@ -164,10 +165,10 @@ class TableLexical(Lexical):
 
 
 class TableCorpus(Corpus):
-    """A few tools of a table; none of them is read."""
+    """A corpus of a few tools of a table, for ranking without their definitions."""
 
     def __init__(self, table: WordTable, tools: Mapping[int, Tool]) -> None:
-        """`tools` by their slots in the table."""
+        """`tools`: their ids by their slots in the table."""
         super().__init__()
         slots = sorted(tools)
         self.lexical = TableLexical(table, slots)

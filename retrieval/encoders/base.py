@@ -54,8 +54,9 @@ def unit(vectors: Any) -> Vectors:
 def embed_readings(
     texts: Sequence[str], embed: Callable[[list[str]], Vectors], *, english_only: bool = False
 ) -> Vectors:
-    """Embed texts that are searched, each reading by itself; wordings count together, however many there are, beside
-    the text that they belong to. `english_only`: the English of a text takes its place."""
+    """Embed the texts of tools; returns (texts, dimension). The own text and each wording of a tool are embedded by
+    themselves and then mixed into one vector, in which all wordings together count as one text beside the own one.
+    `english_only`: the encoder reads English alone, so the English of a text takes its place."""
     import numpy as np
 
     readings = [text.split(READING) for text in texts]

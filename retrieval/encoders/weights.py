@@ -86,12 +86,13 @@ class Weights(Struct, frozen=True):
 
     @property
     def untrained(self) -> Weights:
-        """The encoder of the same file as its package has it."""
+        """The same encoder without what training added: the model as its package has it."""
         return next((each for each in BY_NAME if each.name == self.base), self)
 
     @property
     def for_tools(self) -> Weights:
-        """The encoder that embeds tools."""
+        """The encoder that embeds tools: this one, or the untrained one where training changed only how queries are
+        read."""
         return self if self.reads_tools else self.untrained
 
     @property
@@ -106,7 +107,7 @@ class Weights(Struct, frozen=True):
 
     @property
     def described(self) -> str:
-        """The name, title, licence and source, for people."""
+        """The name, title, licence and package, as one text for people."""
         source = f", from {self.package.replace('==', ' ')}" if self.package else ""
         return f"{self.name} ({self.title}, {self.licence}{source})"
 

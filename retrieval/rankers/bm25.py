@@ -234,8 +234,8 @@ class Lexical:
         return scores
 
     def telling(self, wanted: Mapping[str, float]) -> dict[str, float]:
-        """Return the terms that tell enough: many terms of a long query occur in half of all tools and decide
-        nothing."""
+        """Return the terms of a query that decide its ranking. The others, most of a long query, occur in so many tools
+        that they cost time and change nothing."""
         worth = {term: weight * found.idf for term, weight in wanted.items() if (found := self.impacts(term))}
         if worth.keys() <= {GET} and wanted.get(GET, 0.0) < SAID:
             return {}  # that somebody asks for something does not say for what
@@ -245,12 +245,12 @@ class Lexical:
         return {term: wanted[term] for term in most if worth[term] >= least}
 
     def rare(self, wanted: Mapping[str, float]) -> list[str]:
-        """Return the terms that tell most, at most `_MOST_NEAR`, of those that few tools have."""
+        """Return the terms that few tools have, the rarest first, at most `_MOST_NEAR`."""
         having = {term: found.having for term in wanted if (found := self.impacts(term))}
         return pick_rare(wanted, having, self.live)
 
     def hits(self, wanted: Mapping[str, float]) -> dict[int, float]:
-        """Score weighted terms by slot; only slots that have one of them appear."""
+        """Score weighted terms by slot; slots that have none of them are left out."""
         found = [(impacts, weight) for term, weight in wanted.items() if (impacts := self.impacts(term))]
         if not found:
             return {}
@@ -265,8 +265,8 @@ class Lexical:
         return scores
 
     def coverage(self, wanted: Mapping[str, float], slot: int, least_total: int = 0) -> float:
-        """Return the share of a query's terms, by weight and idf, that a tool has; the idf assumes `least_total` at
-        least."""
+        """Return which share of a query's terms, by weight and idf, a tool has, 0 to 1. `least_total`: the fewest tools
+        for which idf is computed, so that a small corpus does not make every word look rare."""
         total = max(self.live, least_total)
         mass = met = 0.0
         unknown = idf(total, 0)
@@ -280,8 +280,8 @@ class Lexical:
         return met / mass if mass else 0.0
 
     def telling_share(self, wanted: Mapping[str, float], score: float) -> float:
-        """Return how much the words decide beside encoders, 0 to 1, where this is the best score: a word that stands
-        alone in an example of some parameter is rare, and yet says little of a task."""
+        """Return how much the words of a query weigh against encoders, 0 to 1. `score`: the best score by words. It is
+        low where that tool meets little of the query, such as one rare word in the example of a parameter."""
         total = self.live
         mass = 0.0
         for term, weight in wanted.items():
@@ -308,8 +308,8 @@ class Lexical:
         return found
 
     def prepare(self, wanted: Iterable[str]) -> Iterator[None]:
-        """Compute what a search for these terms needs, with a pause before each part. A change of the index in a pause
-        makes it stale, and the search itself computes what then is missing."""
+        """Compute what a search for these terms needs, with a pause before each part. If the index changes in a pause,
+        the result is stale, and the search computes what is missing."""
         while len(self._norms) < len(self.fields):
             yield
             self._compute_norms(len(self._norms) + 1)
@@ -319,8 +319,8 @@ class Lexical:
                 self.impacts(term)
 
     def all_impacts(self) -> Iterator[tuple[str, Impacts]]:
-        """Yield what every term is worth, and keep nothing of it. After a change of the index in a pause it is worth
-        nothing; a term of dropped tools alone has no slots."""
+        """Yield every term with what it adds to the tools that have it, without keeping that in memory. Start again if
+        the index changes meanwhile. A term that only dropped tools had comes without slots."""
         for term in list(self._postings):
             yield term, self._computed(self._postings.get(term, array("I")))
 
@@ -368,8 +368,8 @@ class Lexical:
 
 
 def pick_rare(wanted: Mapping[str, float], having: Mapping[str, int], total: int) -> list[str]:
-    """Return the weighted terms that tell most, at most `_MOST_NEAR`, of those that few of `total` tools have, and at
-    least one."""
+    """Return the weighted terms that tell most, at most `_MOST_NEAR`, of those that few of `total` tools have and at
+    least one. `having`: how many tools have each term."""
     most = max(_FEW * total, _FEWEST)
     worth = {term: wanted[term] * idf(total, count) for term, count in having.items() if 0 < count <= most}
     return sorted(worth, key=worth.__getitem__, reverse=True)[:_MOST_NEAR]

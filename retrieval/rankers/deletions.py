@@ -136,7 +136,7 @@ def _behind_words(task: str) -> str:
 
 
 class Deeds(Struct):
-    """The slots of tools by what their names say that they do."""
+    """Slots of tools by what their names say that they do: delete, read or change."""
 
     deleting: set[int] = field(default_factory=set)
     reading: set[int] = field(default_factory=set)
@@ -173,7 +173,7 @@ def asks_to_change(task: str) -> bool:
 
 
 def is_unasked(task: str) -> bool:
-    """Return whether a task in English asks for nothing to be deleted."""
+    """Return whether a task in English clearly asks for no deletion."""
     asked = without_denied(task)
     return (asked != task or _ENGLISH.search(task) is not None) and not asks_to_delete(asked)
 

@@ -43,7 +43,8 @@ _FEWEST_TOOLS = 2
 
 
 def weight_of(encoders: str) -> float:
-    """Return what a standard deviation of each of these encoders counts; their names are joined by `+`."""
+    """Return by what the z-scores of these encoders are multiplied in a sum, where those of the words count 1.
+    `encoders`: their names, joined by `+`."""
     return TOGETHER if "+" in encoders else TAUGHT.get(encoders, ALONE)
 
 
@@ -152,8 +153,8 @@ class DenseEnsemble:
         return mean
 
     def alike(self, slots: Sequence[int], following: int) -> list[float]:
-        """Return for each of some slots the nearest cosine of its tool to one of the so many that follow it, the mean
-        over the encoders; 0 without any."""
+        """Return for each slot the highest cosine of its tool to one of the next `following` slots, the mean over the
+        encoders; 0 where nothing follows."""
         places = np.asarray(slots, np.int64)
         vectors = [found for head in self.heads if (found := head.vectors(places)) is not None]
         if not vectors:

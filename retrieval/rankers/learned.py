@@ -32,7 +32,7 @@ CLIP: Final = 8.0
 
 
 class Factors(Struct, frozen=True):
-    """The refitted weights: a factor for each part, for one set of encoders."""
+    """A factor for each part of a score, refitted for one set of encoders."""
 
     encoders: str = ""
     """Names of the encoders, joined by `+`; with others the factors mean nothing."""
@@ -79,7 +79,7 @@ class LearnedModel(Protocol):
         return None
 
     def needs_tool(self, vector: Floats | None, text: str = "") -> float | None:
-        """Return the probability that a task needs a tool at all."""
+        """Return the probability that a task needs a tool at all, 0 to 1. `vector` as for `score`."""
         return None
 
     def seen_tools(self) -> tuple[NDArray[np.bool_], float] | None:
@@ -139,8 +139,8 @@ class LearnedModels:
         return found
 
     def newcomers(self) -> tuple[NDArray[np.bool_], float] | None:
-        """Return the tools that no training has seen (slots,), and their share of the first places; None where none is
-        buried: only scores that are not scaled would bury them."""
+        """Return which slots hold tools that came after training (slots,), and which share of the first places is kept
+        for them. None where no model's scores would bury them."""
         for model in self.models.values():
             if model.in_deviations and (seen := model.seen_tools()) is not None:
                 return self.live & ~seen[0], min(max(seen[1], _LEAST_NEW), _MOST_NEW)
@@ -153,18 +153,20 @@ class LearnedModels:
     def after(
         self, history: Sequence[ToolId], reading: Reading | None, lines: Sequence[str] = ()
     ) -> tuple[Floats, float] | None:
-        """Return what the first model that predicts calls says (`LearnedModel.after`); None without one."""
+        """Return the next calls that the first model with such a prediction expects, as `LearnedModel.after` gives
+        them; None without one."""
         answers = (model.after(history, self._vector(kind, reading), lines) for kind, model in self.models.items())
         return next((each for each in answers if each is not None), None)
 
     def needs_tool(self, reading: Reading | None, text: str = "") -> float | None:
-        """Return what the first model that knows says (`LearnedModel.needs_tool`); None without one."""
+        """Return the probability that a task needs a tool at all, from the first model that predicts it; None without
+        one."""
         answers = (model.needs_tool(self._vector(kind, reading), text) for kind, model in self.models.items())
         return next((each for each in answers if each is not None), None)
 
     @property
     def graph(self) -> Graph | None:
-        """Which tools need others; None without a model that knows."""
+        """The graph of dependencies between tools, from the first model that has one; None without one."""
         return next((model.graph for model in self.models.values() if model.graph is not None), None)
 
     def _vector(self, kind: str, reading: Reading | None) -> Floats | None:

@@ -96,8 +96,8 @@ class NameIndex:
         return found
 
     def in_line(self, line: str, *, surely: bool = False) -> dict[int, float]:
-        """Return the tools that a line of text names, by slot; with `surely` those alone that it can hardly mean as
-        words: "T-test" and "COVID-19" inside a sentence are words as well."""
+        """Return the tools that a line of text names: by slot, how strongly. `surely`: leave out what may be an
+        ordinary word, such as "T-test" or "COVID-19" in a sentence."""
         found: dict[int, float] = {}
         guesses, strength = _MAX_GUESSES, EXACT
         for written, edits, is_sure in _candidates(line):
@@ -159,18 +159,18 @@ class NameIndex:
 
     @property
     def unnoted(self) -> int:
-        """How many names the first search for a near name has to note; each takes 6 us."""
+        """How many names the index of misspellings still lacks; each takes 6 µs."""
         return len(self._unnoted)
 
     def looks_near(self, lines: Iterable[str], asked: Iterable[str]) -> bool:
-        """Return whether a search in these lines, or for these names, looks for names that are near another one."""
+        """Return whether a search in these lines, or for these names, has to look for misspelled names."""
         if not all(self._knows(spellings(name)) for name in asked):
             return True
         return any(edits and not self._knows(written) for line in lines for written, edits, _ in _candidates(line))
 
     def noting(self) -> Iterator[None]:
-        """Note by which pairs of letters near names are found, and pause now and then. In a pause names may come and
-        go."""
+        """Make the index of misspellings, by pairs of letters, and pause now and then. In a pause names may be added
+        and dropped."""
         while part := self._unnoted[-NOTED_AT_ONCE:]:
             del self._unnoted[-NOTED_AT_ONCE:]
             for name in part:
@@ -204,7 +204,8 @@ def _keys(server: str, name: str, exposed: str) -> set[str]:
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """Return a name as it is written, then without what clients put before it or behind it, most of it last."""
+    """Return the ways to read a name that a client wrote: as it is, then without what clients put before or behind a
+    name."""
     name = name.strip()[:_MAX_NAME]
     heads = (_HEAD.match(name), _CLIENT_HEAD.match(name))
     bare = [name[head.end() :] for head in heads if head is not None and head.end() < len(name)]

@@ -47,7 +47,7 @@ _TAILS: Final = r"[`\"']?\s+(?:mcp\b(?:\s+server\b)?|server\b)"
 
 
 class ServerWords(Struct, frozen=True):
-    """What the config calls a server, and what its entry says of it."""
+    """The words by which a user may mean one server: its names in the config, and what its entry points at."""
 
     names: tuple[str, ...]
     """Its name, and its prefix where that is another."""
@@ -126,13 +126,14 @@ class ServerNames:
         return None
 
     def folders_apart(self, servers: Sequence[str]) -> dict[str, list[str]]:
-        """Return by server the folders that not all of these servers are given."""
+        """Return for each server the folders that it is given and some other of these servers is not."""
         given = {server: said.folders for server in servers if (said := self._servers.get(server)) is not None}
         shared = frozenset[str].intersection(*map(frozenset, given.values())) if given else frozenset[str]()
         return {server: [each for each in folders if each not in shared] for server, folders in given.items()}
 
     def tell_apart(self, servers: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return by server the words of its entry that neither its name has nor all of these servers have."""
+        """Return for each server the words of its entry that tell it from the others: neither part of its name nor
+        common to all of them."""
         marks = {
             server: {term: word for word in said.marks for term in terms_of(word)}
             for server in servers
@@ -148,7 +149,7 @@ class ServerNames:
 
 
 def terms_of(*texts: str) -> frozenset[str]:
-    """Return the terms of texts that may tell one server from others."""
+    """Return the stemmed terms of texts without generic ones, which tell no server from others."""
     return frozenset(term for text in texts for word in chunks(text) if (term := _term(word)) not in _GENERIC)
 
 
