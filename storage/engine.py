@@ -27,10 +27,9 @@ class StorageError(Exception):
 
 
 class Lead(AbstractContextManager["Lead"], Protocol):
-    """The right to do one kind of work for a store. `take` it, and `release` it; the process's end does too.
-
-    Whoever has it and loses the store has lost the lead as well; `is_held` then says so.
-    """
+    """The right of one process to do one kind of work for a store. `take` it, and `release` it; the end of the process
+    releases it too. A process that loses its connection to the store has lost its leads as well; `is_held` then says
+    so."""
 
     @property
     def is_held(self) -> bool:
@@ -40,10 +39,10 @@ class Lead(AbstractContextManager["Lead"], Protocol):
         """Take the lead. Returns False if another process has it. Raises `StorageError` if none can be had."""
 
     def beat(self, doing: str) -> None:
-        """Write down what is being done; at most every `BEAT_S` seconds."""
+        """Write down for others what is being done. Does nothing within `BEAT_S` seconds of the last time."""
 
     def holder(self) -> Holder | None:
-        """Return who has the lead; None if nobody has, or it cannot be told."""
+        """Return which process has the lead; None if none has, or it cannot be told."""
 
     def release(self) -> None:
         """Let others take the lead."""

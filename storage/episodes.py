@@ -40,10 +40,9 @@ _WORD = re.compile(r"\w+")
 
 
 def read_episodes(store: Store, now: float, most_calls: int = MOST_CALLS) -> list[Episode]:
-    """Return the episodes of the latest calls, the oldest first; `now` decides which conversations may still continue.
-
-    With more calls on record than `most_calls`, what was asked for before the first of them is left out too.
-    """
+    """Return the episodes of the latest `most_calls` calls, the oldest first. `now` decides which conversations may
+    still continue. If there are older calls, prompts and searches before the first call that is read are left out
+    too."""
     calls = store.calls.events(most_calls)
     since = min((each.at for each in calls), default=0.0) - PROMPT_S if len(calls) >= most_calls else 0.0
     return _episodes(store, now, calls, since, inf, most_calls)

@@ -37,7 +37,7 @@ def open_store(place: StorePlace | str, *, busy_ms: int = 250) -> Store:
 
 
 def open_past_database() -> Database:
-    """Open an empty database in memory, for a store of a moment of the past."""
+    """Open an empty database in memory, in which a replay rebuilds what a store held at an earlier time."""
     return SqliteDatabase.open(MEMORY, 0)
 
 
@@ -64,7 +64,7 @@ def open_existing_store(place: StorePlace) -> Store:
 
 
 def require_place(place: Path) -> None:
-    """Raise `StorageError` if there is no file of a store, and none can be created."""
+    """Raise `StorageError` if there is no file of a store at this place and none can be created."""
     if not place.exists():
         connecting.require_place(place)
 
@@ -125,7 +125,8 @@ def exposure(place: StorePlace) -> tuple[str, ...]:
 
 
 def find_change_mark(place: StorePlace) -> object:
-    """Return what differs after something was written into a database; None for a file, whose time says that."""
+    """Return a value that is another one after each write to a database on a server; None for a file, whose
+    modification time serves for that."""
     if not isinstance(place, ServerAddress):
         return None
     try:

@@ -96,7 +96,7 @@ def local_folder(place: StorePlace) -> Path | None:
 
 
 def find_problem(written: str) -> str:
-    """Say what is wrong with a storage setting, without any part of it that may be a secret; "" if nothing is."""
+    """Return what is wrong with a storage setting, without anything in it that may be a secret; "" if nothing is."""
     scheme, mark, rest = written.partition("://")
     if not mark or "/" in scheme:
         return ""

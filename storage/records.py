@@ -154,7 +154,7 @@ class Definition(Struct, frozen=True):
 
 
 class DefinitionHead(Struct, frozen=True):
-    """A definition without its value."""
+    """A definition without its value, for those who only compare hashes."""
 
     name: str
     hash: str
@@ -320,7 +320,7 @@ class Retry(Struct, frozen=True):
 
 
 class AnswerSummary(Struct, frozen=True):
-    """What a search found, in short."""
+    """The task of a search and the tools that it found, without the rest of its `Discovery`."""
 
     id: int
     at: float
@@ -330,7 +330,7 @@ class AnswerSummary(Struct, frozen=True):
 
 
 class CostEvent(Struct, frozen=True):
-    """One thing that happened in a session, as far as its cost is concerned."""
+    """A list, hint, search, call or miss of a session, with the tokens that it put before the model."""
 
     session: str
     at: float
@@ -347,7 +347,7 @@ class CostEvent(Struct, frozen=True):
 
 
 class LogPart(Struct, frozen=True):
-    """What sessions were shown and did, in a part of the log that is not added up yet."""
+    """What sessions were shown and did, in a part of the log whose costs are not added up yet."""
 
     turns: list[CostEvent]
     """In no fixed order."""
@@ -562,7 +562,7 @@ class MissCount(Struct, frozen=True):
 
 
 class MissedNeed(Struct, frozen=True):
-    """A miss as training reads it."""
+    """A miss as training reads it: a search, and the hidden tool that it was for."""
 
     at: float
     task: str
@@ -599,7 +599,8 @@ class ClientRecord(Struct, frozen=True):
 
 
 class ConversationCost(Struct, frozen=True):
-    """What one session took whose list hid tools and that called or searched something."""
+    """What discovery cost one session: the tokens of its list, and how often it searched. Only sessions whose list hid
+    tools, and that called or searched something."""
 
     client: str
     list_tokens: int
@@ -766,7 +767,7 @@ class Statistics(Struct, frozen=True):
 
 
 class Selection(Struct, frozen=True):
-    """What a user wants to have forgotten; a record is meant if it fits every condition that is given."""
+    """Which records a user wants to have forgotten: those that fit every condition that is given."""
 
     since: float = 0.0
     before: float | None = None
@@ -797,7 +798,7 @@ class SealedGrant(Struct, frozen=True):
 
 
 class Forgotten(Struct, frozen=True):
-    """What a selection means in a store."""
+    """What was deleted for a user, or would be."""
 
     counts: dict[str, int]
     """By kind of record; kinds without one are left out."""
@@ -883,7 +884,7 @@ class Health(Struct, frozen=True):
 
 
 class LiveSession(Struct, frozen=True):
-    """A session that any replica may go on with."""
+    """A session of a client that any replica may go on with."""
 
     ident: bytes
     """Digest of its id, which nobody can find out from it."""
@@ -913,7 +914,7 @@ class LiveEvent(Struct, frozen=True):
 
 
 class Letter(Struct, frozen=True):
-    """What a replica says to others."""
+    """A message from one replica to one or all others."""
 
     kind: str
     sender: str

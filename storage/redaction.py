@@ -103,7 +103,7 @@ _pairs = re.compile(r"(?<=[A-Za-z0-9])[A-Za-z0-9]")
 
 class KnownSecrets(Protocol):
     def redact(self, text: str) -> str:
-        """Return the text without them."""
+        """Return the text without secrets."""
 
 
 class Redaction:

@@ -11,7 +11,7 @@ Steps = Generator[None, None, T]
 
 
 def finish(steps: Steps[T]) -> T:
-    """Do a piece of work in one go; return its value."""
+    """Run all steps at once and return their value, where nobody waits."""
     while True:
         try:
             next(steps)

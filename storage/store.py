@@ -104,7 +104,7 @@ class Store(AbstractContextManager["Store"]):
 
     @property
     def notice(self) -> str:
-        """What to do about a file that can still be used, or ""."""
+        """What a user should do about a store that works but should not stay as it is; "" for nothing."""
         return self._database.notice
 
     @property

@@ -122,8 +122,8 @@ class ApprovalStore(Subject):
     def heads(
         self, server: str, kind: DefinitionKind, after: tuple[str, str] | None = None, most: int = -1
     ) -> list[DefinitionHead]:
-        """Return the kept definitions of one kind of a server by name and hash; only those after a name and hash if
-        given, and at most `most`, -1 for all."""
+        """Return the kept definitions of one kind of a server, ordered by name and hash. `after`: only those behind
+        this name and hash; `most`: how many at most, -1 for all."""
         sql, values = (_HEADS, (server, kind)) if after is None else (_HEADS_AFTER, (server, kind, *after))
         return [DefinitionHead(*row) for row in self._database.rows(f"{sql} {_BY_NAME}", (*values, most))]
 
@@ -259,7 +259,8 @@ class ApprovalStore(Subject):
         return _DEFINITIONS.find_all(self._database, where, wanted[1])
 
     def refused(self, kind: DefinitionKind) -> list[tuple[str, str, str]]:
-        """Return server, exposed name and own name of each definition in whose place nothing is served."""
+        """Return server, exposed name and own name of each definition that is held or blocked and of which no earlier
+        version is served."""
         return [(server, exposed, name) for server, exposed, name in self._database.rows(_REFUSED, (kind,))]
 
     def decide(self, definitions: Sequence[Definition], approval: Approval) -> list[Definition]:
@@ -296,14 +297,15 @@ class ApprovalStore(Subject):
         return True
 
     def note_shown(self, server: str, hashes: Collection[str]) -> None:
-        """Keep which undecided definitions of a server somebody has looked at."""
+        """Record which undecided definitions of a server a person has looked at, by hash."""
         with self._database.atomic():
             self._database.run("DELETE FROM approvals WHERE server = ? AND kind = 'shown'", (server,))
             value = "\n".join(sorted(hashes)).encode()
             self._insert(_INSERT, [Definition(server, "shown", "", "", value, "approved", time.time())])
 
     def shown(self, server: str) -> frozenset[str] | None:
-        """Return the hashes that were looked at; None if nobody has looked since the last of them was decided."""
+        """Return the hashes of the definitions that a person has looked at; None if nobody has since the last of them
+        was decided."""
         found = self.approved(server, "shown")
         return frozenset(found[0].value.decode().split()) if found else None
 

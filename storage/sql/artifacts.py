@@ -173,7 +173,7 @@ class VectorStore(Subject):
         )
 
     def load(self, encoder: str, digests: Collection[bytes]) -> dict[bytes, bytes]:
-        """Return those of the wanted vectors that are kept; from any thread."""
+        """Return the kept vectors by hash; hashes without a vector are left out. From any thread."""
         with self._database.own() as database:
             found: dict[bytes, bytes] = {}
             wanted = iter(digests)
@@ -184,7 +184,7 @@ class VectorStore(Subject):
             return found
 
     def missing(self, encoder: str, digests: Collection[bytes]) -> set[bytes]:
-        """Return which of these texts this encoder has not embedded; from any thread."""
+        """Return the hashes of those texts of which no vector by this encoder is kept; from any thread."""
         with self._database.own() as database:
             rows = database.each_row("SELECT digest FROM vectors WHERE encoder = ?", (encoder,))
             return set(digests).difference(digest for (digest,) in rows)

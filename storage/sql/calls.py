@@ -222,12 +222,12 @@ class CallStore(Subject):
         return self._events(_LATEST, (limit,))[::-1]
 
     def shared_events(self, limit: int) -> list[Event]:
-        """Return the same of sessions whose people are learned from: what may be shown to others."""
+        """Return the latest calls as events, the oldest first, without sessions of people who opted out of learning."""
         return self._events(f"AND {MAY_COUNT.format(table='calls')} {_LATEST}", (limit,))[::-1]
 
     def events_before(self, at: float, limit: int, among: int) -> list[Event]:
-        """Return the latest `limit` calls that began before a time as events, the oldest first, as far as their
-        ids are among the latest `among`."""
+        """Return the latest `limit` calls that began before a time as events, the oldest first. Looks at the calls with
+        the latest `among` ids alone, so that it stays fast."""
         first = self._database.newest("calls") - among + 1
         return self._events(f"AND id >= ? AND at < ? {_LATEST}", (first, at, limit))[::-1]
 
@@ -238,20 +238,20 @@ class CallStore(Subject):
         ]
 
     def used_since(self, since: float, among: int) -> list[Usage]:
-        """Return how often each tool was missed since a time, and how often called, as far as the ids of those calls
-        are among the latest `among`."""
+        """Return how often each tool was called and missed since a time. Of calls it looks at those with the latest
+        `among` ids alone."""
         first = self._database.newest("calls") - among + 1
         return [Usage(ToolId(tool), *rest) for tool, *rest in self._database.rows(_USED_SINCE, (first, since, since))]
 
     def last_used(self, before: float, among: int) -> dict[ToolId, float]:
-        """Return when each tool was last called before a time, as far as the calls with the latest `among` ids
-        say."""
+        """Return when each tool was last called before a time. Looks at the calls with the latest `among` ids alone."""
         first = self._database.newest("calls") - among + 1
         return {ToolId(tool): at for tool, at in self._database.rows(_LAST_USED, (first, before))}
 
     def retries(self, limit: int, since: float, within_s: float) -> tuple[list[Retry], float]:
         """Return the retries among the latest `limit` calls that began `since` a time or later, in the order of their
-        times, as far as the second call came so soon; and the time of the first call that was read."""
+        times: the second call ended well and came within `within_s` seconds. Returns also the time of the first call
+        that was read."""
         calls = [row for row in self._database.rows(_CALLS_OF_CHATS, (limit,)) if row[0] >= since]
         # Ids rise with the ends of calls; of two that began at once, the one that ended first comes first.
         calls.reverse()
@@ -305,8 +305,8 @@ class CallStore(Subject):
         return MISSES.find_all(self._database, "WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?", (since, limit))
 
     def missed_with(self, given: Exposure) -> set[ToolId]:
-        """Return the tools that a session has missed with a list that it was given, as far as these misses are among
-        the latest."""
+        """Return the tools that a session missed while it had this list. Looks at the latest misses of the store
+        alone."""
         values = (_MOST_LATEST, given.session, given.id)
         return {ToolId(tool) for (tool,) in self._database.rows(_MISSED_WITH, values)}
 
@@ -339,12 +339,13 @@ class CallStore(Subject):
         return self.counted_usage()
 
     def counted_usage(self) -> list[Usage]:
-        """Return the same without the latest records, as far as `fold_some` has not counted them; fast however many
-        there are."""
+        """Return what `usage` returns, as far as `fold_some` has counted it: fast however long the log is, but the
+        latest records are missing."""
         return _USAGE.find_all(self._database, "ORDER BY calls DESC, last_at DESC, tool")
 
     def counted_usage_of(self, profile: str) -> list[Usage]:
-        """Return the same of the sessions of one profile, since the store counts profiles."""
+        """Return `counted_usage` of the sessions of one profile. Records from before the store counted profiles are
+        missing."""
         return [Usage(ToolId(tool), *rest) for tool, *rest in self._database.rows(_USAGE_OF_PROFILE, (profile,))]
 
     def fold_usage(self) -> None:
@@ -412,8 +413,8 @@ class CallStore(Subject):
 
 
 def mend_marks(database: Database) -> None:
-    """Let no mark stand behind the last record, whose id may be given again: what is counted in `usage`, and what is
-    added up."""
+    """Lower the marks of what is counted in `usage` and added up as costs to the last record, after the newest records
+    were deleted: their ids may be given again."""
     for table in ("exposures", "discoveries", "calls", "misses"):
         newest = database.newest(table)
         database.run("UPDATE costs_marks SET done = ? WHERE name = ? AND done > ?", (newest, table, newest))

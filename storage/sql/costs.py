@@ -21,7 +21,7 @@ from foretool.storage.sql.tables import Table, insert_into, take_turn
 
 
 class CostCounts(Struct, kw_only=True):
-    """What tasks took, and what was read for them."""
+    """The counts of which costs consist: tasks and calls, and the tokens that models read for them."""
 
     tasks: int = 0
     """Tasks that called a tool with success. A search that led to no call counts among the discoveries alone."""
@@ -116,7 +116,7 @@ _LAST_LIST: Final = (
 
 
 class CostStore(Subject):
-    """What the log comes to by quarters of an hour, as `recording.costs` adds it up part by part."""
+    """The costs of the log by quarters of an hour, as `recording.costs` adds them up part by part."""
 
     def part(self, most: int, since: float = 0.0) -> LogPart:
         """Return the next part of the log that is not added up, with about `most` calls, as far as it is later than
@@ -179,7 +179,7 @@ class CostStore(Subject):
         return True
 
     def waiting(self) -> int:
-        """Return about how many calls are not added up."""
+        """Return about how many calls are not added up yet."""
         done = self._marks()["calls"]
         newest = "SELECT max(id) FROM calls WHERE id > ?"
         return max(int(self._database.rows(newest, (done,))[0][0] or 0) - done, 0)
@@ -216,7 +216,7 @@ class CostStore(Subject):
                 self._database.run(_SIZES.upsert("at"), _SIZES.row(CatalogSize(at, tokens)))
 
     def last_list(self, session: str, before: float) -> int:
-        """Return the tokens of the list that a session had at a time; 0 if it had none."""
+        """Return the tokens of the list that a session had before a time; 0 if it had none."""
         row = self._database.row(_LAST_LIST, (session, before))
         return int(row[0]) if row else 0
 
@@ -293,18 +293,18 @@ def _first_ids(part: LogPart, unfinished: Mapping[str, float]) -> list[tuple[Any
 
 
 def uncount_calls(database: Database, deleted: Sequence[int]) -> None:
-    """Take calls out of the count of those that are added up, by the ids of those that were deleted."""
+    """Subtract deleted calls from the number of calls that are added up. `deleted`: their ids."""
     row = database.row("SELECT done FROM costs_marks WHERE name = 'calls'")
     if row is not None and (count := sum(id <= row[0] for id in deleted)):
         database.run("UPDATE costs_marks SET count = count - ? WHERE name = 'calls'", (count,))
 
 
 def reset_costs(database: Database) -> None:
-    """Begin to add up from the start again, because records were deleted that are added up."""
+    """Delete what is added up, so that it is added up again from the start: records that it counts were deleted."""
     for table in ("costs", "costs_marks", "costs_open"):
         database.run(f"DELETE FROM {table}")  # noqa: S608  # a constant
 
 
 def forget_sizes(database: Database) -> None:
-    """Delete what all tools took at each time."""
+    """Delete the record of how many tokens all tools took at each time."""
     database.run("DELETE FROM catalog_tokens")

@@ -105,7 +105,7 @@ class Database(ABC):
         self._redaction = Redaction(known)
 
     def hide_like(self, other: Database) -> None:
-        """Keep the same secrets out as another connection does."""
+        """Keep out the same secrets as another connection does."""
         self._redaction = Redaction(other._redaction.known)
 
     def clean(self, text: str) -> str:
@@ -223,7 +223,8 @@ class Database(ABC):
 
     @contextmanager
     def own(self) -> Iterator[Database]:
-        """Open a connection for the thread that asks, for upkeep that may wait longer for other writers."""
+        """Give the thread that asks a connection of its own, for upkeep that may wait longer for other writers. In
+        memory there is one connection, and it is that one."""
         own = self._open_own()
         if own is None:
             yield self
@@ -242,8 +243,8 @@ class Database(ABC):
 
     @abstractmethod
     def newest(self, table: str) -> int:
-        """Return an id that is not less than any of a table's records, and less than any that will be given; 0 for a
-        table that never had a record."""
+        """Return an id that no record of a table exceeds and that every later record will exceed; 0 for a table that
+        never had a record."""
 
     @abstractmethod
     def newest_sql(self, table: str) -> str:
@@ -270,11 +271,11 @@ class Database(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Notice cheaply that the database is not the one any more that was opened; see `Store.check`."""
+        """Notice cheaply that another database has taken the place of the one that was opened; see `Store.check`."""
 
     @abstractmethod
     def reopen(self) -> bool:
-        """Try to use the database again, from any thread; see `Store.reopen`."""
+        """Try to use the database again, from any thread; return whether it can be used. See `Store.reopen`."""
 
     def close(self) -> None:
         held, self._held = self._held, None

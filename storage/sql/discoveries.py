@@ -130,7 +130,8 @@ class DiscoveryStore(Subject):
         return _DISCOVERIES.find_all(self._database, rest, (limit,))
 
     def answers(self, limit: int, since: float) -> list[AnswerSummary]:
-        """Return what those of `answered` found that were made `since` a time or later, which is cheaper to read."""
+        """Return in short what `answered` returns, of searches made `since` a time or later; cheaper to read. `limit`
+        counts before that."""
         rows = self._database.rows(_ANSWERS, (limit,))
         decode = _RANKED.decode
         return [

@@ -114,7 +114,8 @@ class GrantStore(Subject):
         return bytes(rows[0][0]) if rows and is_first else None
 
     def take_late(self, now: float, most: int) -> list[tuple[bytes, bytes]]:
-        """Return at most so many consents whose time is over, each once, with what it was begun under."""
+        """Return at most so many consents whose time is over, each with the ident that it was begun under, and delete
+        them: each is returned once."""
         sql = "SELECT ident, sealed FROM consents WHERE until < ? ORDER BY until LIMIT ?"
         found = [(bytes(ident), bytes(sealed)) for ident, sealed in self._database.rows(sql, (now, most))]
         return [each for each in found if self._database.run("DELETE FROM consents WHERE ident = ?", (each[0],)) > 0]

@@ -93,7 +93,8 @@ class SessionStore(Subject):
             self._database.run(_DROP_CLIENTS, (MOST_CLIENTS,))
 
     def name_person(self, session: str, person: str, *, learns: bool, at: float) -> None:
-        """Keep whose a session is, and whether it may be learned from."""
+        """Record whose a session is, and whether it may be learned from. A session that is on record keeps its
+        person."""
         self._database.run(
             "INSERT INTO session_people (session, person, learns, at) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (session) DO NOTHING",
@@ -101,13 +102,14 @@ class SessionStore(Subject):
         )
 
     def unnamed(self, keys: Collection[str]) -> set[str]:
-        """Return those of these sessions whose person was forgotten."""
+        """Return which of these sessions belong to a person who was forgotten."""
         among = f"session IN ({self._database.json_strings})"
         sql = f"SELECT session FROM session_people WHERE {among} AND person = ''"  # noqa: S608
         return {session for (session,) in self._database.rows(sql, (encode_json(list(keys)),))}
 
     def name_again(self, session: SessionRecord, person: str) -> None:
-        """Keep again whose a session is that was forgotten and goes on; nothing of it is learned from."""
+        """Record a session again, and whose it is, after it was forgotten while it went on. Nothing of it is learned
+        from."""
         with self._database.atomic():
             self.begin(session)
             self._database.run(
@@ -115,7 +117,8 @@ class SessionStore(Subject):
             )
 
     def people(self) -> dict[str, tuple[str, bool]]:
-        """Return whose each session is of which that is kept, and whether it may be learned from."""
+        """Return by session the person whose it is and whether it may be learned from, for sessions where that is
+        known."""
         rows = self._database.rows("SELECT session, person, learns FROM session_people")
         return {session: (person, bool(learns)) for session, person, learns in rows}
 
@@ -167,7 +170,8 @@ class SessionStore(Subject):
         return [read_exposure(row) for row in rows]
 
     def conversations(self, limit: int) -> list[ConversationCost]:
-        """Return the latest sessions that called or searched something, without those whose policy was `full`."""
+        """Return what the latest sessions cost that called or searched something, without those whose policy was
+        `full`."""
         return [ConversationCost(*row) for row in self._database.rows(_GET_CONVERSATIONS, (limit,))]
 
 
@@ -198,15 +202,17 @@ class ClientLedger(Subject):
             )
 
     def set_whole(self, name: str, tokens: int) -> None:
-        """Keep up to how many tokens a list of all tools pays for a client, whatever its version."""
+        """Record up to how many tokens a list of all tools is cheaper for a client than searching. Applies to every
+        version of the client."""
         self._database.run("UPDATE clients SET whole_tokens = ? WHERE client = ?", (tokens, Said(name)))
 
     def set_code_sessions(self, name: str, sessions: int) -> None:
-        """Keep in how many more sessions a client gets all tools, whatever its version."""
+        """Record in how many more sessions a client gets all tools because code calls them. Applies to every version of
+        the client."""
         self._database.run("UPDATE clients SET code_sessions = ? WHERE client = ?", (sessions, Said(name)))
 
     def spend_code_session(self, name: str) -> None:
-        """Count one such session."""
+        """Subtract 1 from the sessions of `set_code_sessions`; 0 stays 0."""
         self._database.run(
             "UPDATE clients SET code_sessions = code_sessions - 1 WHERE client = ? AND code_sessions > 0", (Said(name),)
         )

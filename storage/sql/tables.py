@@ -144,7 +144,7 @@ class Table(Generic[R]):
 
 
 def read_kept(reader: Callable[[Any], Any], value: Any, table: str) -> Any:
-    """Return what a value of a table was made of. Raises `StorageError` for one that we have not written."""
+    """Decode a value of a table by `reader`. Raises `StorageError` for one that foretool has not written."""
     try:
         return reader(value)
     except (ValueError, TypeError) as error:  # msgspec's among them
@@ -163,7 +163,8 @@ def _encode_fields(row: tuple[Any, ...], encoded: Sequence[int], said: Sequence[
 
 
 class Repeats(Generic[Written]):
-    """One kind of record. What is asked for together is written together, so the first of a batch speaks for all."""
+    """Makes inserts of one kind of record repeatable: after a commit whose answer was lost, finds out which records are
+    in the store. The records of one batch are written together, so the first of them stands for all."""
 
     def __init__(self, database: Database, key: Callable[[Written], Hashable], find: Callable[[Written], int]) -> None:
         """`key`: what tells a record from every other one. `find`: returns its id, 0 if it is not in the store."""
@@ -176,8 +177,8 @@ class Repeats(Generic[Written]):
         """Keys of records that are in the store, although whoever wrote them was not told so."""
 
     def leave_out(self, records: Sequence[Written]) -> Sequence[Written]:
-        """Return those of the records that are not in the store yet; call it before writing what is returned. Who
-        writes a batch again may add to it, and calls this with all of it."""
+        """Return the records that are not in the store yet; call it before writing them. A batch that is written again
+        may have grown: pass all of it."""
         if self._database.doubts != self._doubts:
             if self._latest and self._find(self._latest[0]):
                 if len(self._known) > _MOST_KNOWN:
@@ -191,8 +192,8 @@ class Repeats(Generic[Written]):
 
 
 class Marks:
-    """Writes that add to a sum, which has no record of its own that could be looked for. Each leaves a mark in the same
-    transaction: a number in the row of this process."""
+    """Makes additions to a sum repeatable. A sum has no record that tells whether an addition was written when its
+    commit got no answer, so each addition leaves a number in this process's row, in the same transaction."""
 
     def __init__(self, database: Database, kind: str) -> None:
         self._database = database
@@ -202,8 +203,8 @@ class Marks:
         self._latest: object = None
 
     def is_done(self, what: object) -> bool:
-        """Return whether this write is in the store, although whoever made it was not told so; call it before
-        writing."""
+        """Return whether this addition is in the store already, although the answer to its commit was lost. Call it
+        before adding."""
         is_there = False
         if self._database.doubts != self._doubts:
             if what == self._latest:

@@ -150,7 +150,6 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Read one state of the file inside the block, whatever other processes write meanwhile."""
         with self._block("BEGIN"):
             yield
 
@@ -195,7 +194,6 @@ class SqliteDatabase(Database):
     # Statements
 
     def commit(self, sql: str, values: Sequence[Any]) -> None:
-        """Write one clean row in a commit of its own, without the cost of an `atomic` block."""
         self._settle()
         self._execute(sql, values)
         self._commits += 1
@@ -213,7 +211,6 @@ class SqliteDatabase(Database):
             raise self._explain(error) from error
 
     def run_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run one statement for each row; call it inside `atomic`."""
         try:
             # Rows are checked first: when one cannot be written, those before it would already be in.
             rows = [row if all(map(is_writable, row)) else replace_surrogates(row) for row in map(self._clean, rows)]
@@ -249,7 +246,6 @@ class SqliteDatabase(Database):
             raise self._explain(error) from error
 
     def each_row(self, sql: str, values: Values = ()) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query one by one, for a query with many rows of which little is kept."""
         self._settle()
         try:
             yield from self._connection.execute(sql, self._clean(values))
@@ -289,7 +285,6 @@ class SqliteDatabase(Database):
 
     @property
     def is_checkpoint_due(self) -> bool:
-        """Whether enough was written since the last `checkpoint` to be worth a thread."""
         written = self._held.total_changes if self._held is not None else 0
         if self._rows_before is None or self._rows_before > written:
             self._rows_before = written
@@ -312,7 +307,7 @@ class SqliteDatabase(Database):
         return int(in_log - moved)
 
     def give_back_room(self) -> None:
-        """Make the file smaller where it was made for that (from schema 10 on); in an older one the room is used
+        """Shrink the file by its free pages, a few at a time. A file from before schema 10 cannot shrink and uses them
         again."""
         if self.rows("PRAGMA auto_vacuum")[0][0] == 2:  # incremental
             before = None

@@ -28,10 +28,11 @@ _LOCKED_AT: Final = 1 << 20
 
 
 class FileLead(Lead):
-    """The right to do one kind of work for a storage file. `take` it, and `release` it; the process's end does too."""
+    """A lead that is an open, locked file beside the file of a store."""
 
     def __init__(self, storage: Location, work: str) -> None:
-        """`work` names the kind of work, and ends the name of the file. A store in memory has one process anyway."""
+        """`work` names the kind of work, and ends the name of the file. A store in memory belongs to one process, which
+        always gets the lead."""
         real = storage.resolve() if isinstance(storage, Path) else None
         self.path = real.with_name(f"{real.name}.{work}") if real is not None else None
         self._handle = -1

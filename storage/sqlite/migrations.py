@@ -29,7 +29,7 @@ BASE: Final = 26
 
 
 def m027_first_probability(db: Database) -> None:
-    """Keep how likely the first match of a search was held to be right."""
+    """Keep the probability that the first match of a search is right, as the gate stated it."""
     db.table("discoveries").add_column("first_probability", float)
 
 
