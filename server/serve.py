@@ -66,7 +66,7 @@ async def serve_stdio(config: Config, profile: str = "", opening: Opening | None
             await _wait_for_first(transport.closed, ended)
             if not ended.is_set():
                 await app.clients.wait_for_answers(_GRACE_S)
-            app.clients.is_ending = ended.is_set()
+            app.clients.is_ending = ended.was_asked
             await transport.close()
 
 
@@ -95,10 +95,9 @@ async def serve_windows(config: Config, profile: str, first: socket.socket, when
             await local.adopt(first)
             await _wait_for_first(windows.gone, ended)
             await local.stop_listening()
-            is_ending = ended.is_set()
-            if is_ending:
+            if ended.is_set():
                 await _drain(app, ended, _GRACE_S)
-            app.clients.is_ending = is_ending
+            app.clients.is_ending = ended.was_asked
             await windows.close()
 
 
@@ -171,7 +170,7 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
                 await _wait_for_first(ended, serving)
                 if ended.is_set() and not serving.done():
                     await _drain(app, ended, _DRAIN_S, transport.drain)
-            app.clients.is_ending = ended.is_set()
+            app.clients.is_ending = ended.was_asked
             await transport.stop()
             await asyncio.wait([serving])
             if page is not None:
@@ -326,14 +325,15 @@ async def _drain(app: App, ended: EndSignal, patience_s: float, announce: Callab
 
 
 class EndSignal(asyncio.Event):
-    """Is set when the process is asked to end."""
+    """Is set when the process is asked to end, and cleared while calls are awaited."""
 
+    was_asked = False
     has_time = False
     """Whether it was asked by SIGTERM, as supervisors do before they take more than words."""
 
     def ask(self, number: int) -> None:
         """Handle a signal."""
-        self.has_time = number == signal.SIGTERM
+        self.was_asked, self.has_time = True, number == signal.SIGTERM
         self.set()
 
 

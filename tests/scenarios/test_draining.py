@@ -86,3 +86,19 @@ def test_who_is_in_a_hurry_waits_for_no_call(tmp_path: Path, signals: tuple[sign
                 await call
 
     asyncio.run(run())
+
+
+@requirement("replicas:drained")
+def test_a_call_that_is_not_answered_in_time_has_failed(tmp_path: Path) -> None:
+    async def run() -> None:
+        replica = await begin(tmp_path, 600_000.0)
+        async with called(replica, LEGACY) as call:
+            assert replica.process is not None
+            replica.process.send_signal(signal.SIGTERM)
+            assert await replica.process.wait() == 0
+            with pytest.raises((OSError, EOFError, Failed)):
+                await call
+
+    asyncio.run(run())
+    with open_store(tmp_path / "records.sqlite3") as store:
+        assert [each.outcome for each in store.calls.recent(5)] == ["lost"]
