@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -173,6 +173,19 @@ def _shallow() -> Iterator[None]:
         yield
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def read_part(value: Raw, read: Callable[[Raw | bytes], Raw]) -> Raw:
+    """Return the part of a value that a decoder of its own reads. Raises ValueError where that refuses the value for
+    more than an escaped lone surrogate."""
+    try:
+        return read(value)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, RecursionError):
+        with _shallow():
+            mask = _Mask(bytes(value))
+            return mask.lift(read(mask.data))
 
 
 _PAIRS: Final = ("0378", "0379", "0530", "0557", "0558")

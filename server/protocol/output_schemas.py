@@ -120,12 +120,9 @@ def _unwrap(value: Raw) -> Raw | None:
     """Return the one member of an object that has no other than `result`, None for any other value. The decoder stops
     at the first other member: a value may have millions."""
     try:
-        return _wrapped.decode(value).result
-    except msgspec.ValidationError:
+        return jsonrpc.read_part(value, lambda data: _wrapped.decode(data).result)
+    except ValueError:
         return None
-    except (msgspec.DecodeError, RecursionError):  # an escaped lone surrogate
-        members = jsonrpc.fields(value) if bytes(memoryview(value)[:1]) == b"{" else {}
-        return members[_MEMBER] if members.keys() == {_MEMBER} else None
 
 
 def fit_result(result: Raw, definition: bytes, front: Era, upstream: Era, *, was_narrow: bool = False) -> Raw:

@@ -306,16 +306,17 @@ def test_the_data_of_an_error_is_passed_on_and_not_taken_apart(tmp_path: Path, c
 
 
 @requirement("trust:limits:floods", "call:verbatim")
+@pytest.mark.parametrize(("attack", "times", "most_s"), [("wide-structure", 4, 0.5), ("wide-surrogates", 1, 1.0)])
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the time of a process cannot be told")
 def test_structured_content_of_half_a_million_members_is_passed_on_and_not_taken_apart(
-    tmp_path: Path, cleanup: ExitStack
+    tmp_path: Path, cleanup: ExitStack, attack: str, times: int, most_s: float
 ) -> None:
-    served = serve(tmp_path, cleanup, over_stdio("wide-structure"))
+    served = serve(tmp_path, cleanup, over_stdio(attack))
     served.list_tools()
     before = spent_s(served)
-    for _ in range(4):
+    for _ in range(times):
         assert len(served.ask("tools/call", {"name": "evil__go", "arguments": {}})["structuredContent"]) == 500_000
-    assert spent_s(served) - before < 0.5
+    assert spent_s(served) - before < most_s
 
 
 @requirement("trust:limits:logs")

@@ -78,7 +78,7 @@ def page(message: dict, attack: str, size: int) -> dict:
     """Return the answer to `tools/list`."""
     if attack in BROKEN_LISTS:
         return {"verbatim": BROKEN_LISTS[attack]}
-    go = definition("go") | ({"outputSchema": {"type": "object"}} if attack == "wide-structure" else {})
+    go = definition("go") | ({"outputSchema": {"type": "object"}} if attack.startswith("wide-s") else {})
     if attack == "schema-bomb":
         return {"tools": [go, *(definition(f"bomb_{n}", **union_bomb(n, size or 18)) for n in range(40))]}
     if attack == "deep-schema":
@@ -199,12 +199,16 @@ def wide_error(size: int) -> str:
     return f'{{"jsonrpc":"2.0","id":ID,"error":{{"code":-32000,"message":"it failed","data":{json.dumps(data)}}}}}'
 
 
-def wide_structure(size: int) -> str:
-    data = json.dumps({f"k{number}": 0 for number in range(size or 500_000)})
+def wide_structure(size: int, first: str = "k") -> str:
+    data = json.dumps({first: 0, **{f"k{number}": 0 for number in range((size or 500_000) - 1)}})
     return f'{{"jsonrpc":"2.0","id":ID,"result":{{"content":[],"structuredContent":{data}}}}}'
 
 
-WIDE = {"wide-error": wide_error, "wide-structure": wide_structure}
+WIDE = {
+    "wide-error": wide_error,
+    "wide-structure": wide_structure,
+    "wide-surrogates": lambda size: wide_structure(size, "\ud800"),
+}
 
 
 def reply(message: dict, result: dict) -> None:
