@@ -80,17 +80,20 @@ _DEED: Final = re.compile(
     re.IGNORECASE,
 )
 _LOOKING: Final = re.compile(
-    _BEGINS + r"(?:browse|check|compare|count|describe|display|explain|fetch|find|get|list|look up|read|search|show"
-    r"|summari[sz]e|tell|view|what|which|who|whose|where|when|how (?:many|much))\b",
+    _BEGINS + r"(?:browse|check(?! (?:\w+ )?(?:in|out|off)\b)|compare|count|describe|display|explain|fetch"
+    r"|find|get(?! rid\b)|list|look up|read|search|show|summari[sz]e|tell (?:me|us)|view"
+    r"|what|which|who|whose|where|when|how (?:many|much))\b",
     re.IGNORECASE,
 )
 """The beginning of a task that wants to see something; a word for a deed may then be what it wants to see."""
 _JOINED: Final = re.compile(
     r"(?:\b(?:and|then|to|so|after|before|or|also|please)\b|[,;.:\n-])\s*"
-    r"(?:(?:also|then|please|you|i|we|it|me|want|need|would|like|to|can|could) ){0,4}" + _DEED.pattern,
+    r"(?:(?:also|then|please|you|i|we|it|me|want|need|would|like|to|can|could) ){0,4}"
+    r"(?:\w+ (?:it|him|her|them)\b|\b(?:answer|approv|assign|comment|e?mail|fix|invit|label|messag|notif|open|respond)"
+    r"|" + _DEED.pattern + ")",
     re.IGNORECASE,
 )
-"""A deed that is asked for besides: "find the file and send it"."""
+"""A deed that is asked for besides: "find the file and send it", or what is done with that which was found."""
 _ENGLISH: Final = re.compile(
     r"\b(?:the|my|this|that|these|what|which|and|of|with|from|for|to|is|are|how|when|it|you|only|nothing)\b",
     re.IGNORECASE,
