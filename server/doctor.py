@@ -127,7 +127,7 @@ def _describe_upstream(probe: Probe, catalog: Catalog) -> UpstreamCheck:
         version=server_info.version,
         server=f"{info.get('name', '')} {info.get('version', '')}".strip(),
         tools=len(catalog.of(server.name)),
-        lists_none=not probe.error and not probe.definitions and "tools" in server_info.capabilities,
+        lists_none=probe.lists_none,
         tokens=sum(catalog.tokens(tool.id) for tool in catalog.of(server.name)),
         dropped=tuple(each for each in catalog.problems_of(server.name) if each not in prefixes),
         ready_ms=probe.ready_s * 1000,

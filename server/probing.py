@@ -107,6 +107,11 @@ class Probe:
         """Set once its tools are known or it has failed."""
 
     @property
+    def lists_none(self) -> bool:
+        """Whether it works, declares tools and lists none."""
+        return not self.error and not self.definitions and "tools" in self.upstream.server_info.capabilities
+
+    @property
     def cause(self) -> Cause | None:
         """Why it failed, if a pattern fits."""
         if not self.error:

@@ -85,7 +85,8 @@ def _describe(probe: Probe) -> FirstStart:
     definitions = [
         bytes(each).decode() for each in probe.definitions or () if server.offers(jsonrpc.member(each, "name") or "")
     ]
-    return FirstStart(server.name, True, len(definitions), sum(map(estimate, definitions)))
+    do = LISTS_NONE if probe.lists_none else ""
+    return FirstStart(server.name, True, len(definitions), sum(map(estimate, definitions)), do=do)
 
 
 def _failed(name: str, cause: Cause, stderr: tuple[str, ...] = ()) -> FirstStart:
@@ -95,8 +96,8 @@ def _failed(name: str, cause: Cause, stderr: tuple[str, ...] = ()) -> FirstStart
 def _say(found: FirstStart) -> None:
     if found.is_well:
         output.say(f"{found.name} works: {output.plural(found.tools, 'tool')}, about {found.tokens:,} tokens.", "green")
-        if not found.tools:
-            output.say(f"It lists no tools: {LISTS_NONE}.", "yellow")
+        if found.do:
+            output.say(f"It lists no tools: {found.do}.", "yellow")
         return
     output.say(f"{found.name} does not work yet: {found.error} [{found.code}]", "red")
     for line in found.stderr:

@@ -20,6 +20,7 @@ def main() -> None:
     parser.add_argument("--die", default="", help="say so on stderr and exit")
     parser.add_argument("--broken-tool", action="store_true", help="list a tool that has no schema as well")
     parser.add_argument("--long-name", action="store_true", help="list a tool with a long name as well")
+    parser.add_argument("--declares", default="tools", help="the one capability that it has")
     options = parser.parse_args()
     if options.die:
         sys.exit(options.die)
@@ -36,7 +37,7 @@ def answer(message: dict, options: argparse.Namespace) -> dict:
         case "initialize":
             info = {"name": "echo", "version": "1.2"}
             version = message["params"]["protocolVersion"]
-            return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
+            return {"result": {"protocolVersion": version, "capabilities": {options.declares: {}}, "serverInfo": info}}
         case "tools/list" if options.refuse > 0:
             options.refuse -= 1
             return {"error": {"code": -32000, "message": "log in first"}}

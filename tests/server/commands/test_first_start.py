@@ -33,6 +33,18 @@ def test_each_server_is_started_and_described(tmp_path: Path, capsys: pytest.Cap
     assert "no-such-program-at-all is not on PATH [FT201]" in out and "-> install it, or write its full path" in out
 
 
+def test_only_a_server_that_declares_tools_is_said_to_lack_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(
+        tmp_path, {"words": echo("--tools", "0", "--declares", "prompts"), "empty": echo("--tools", "0")}
+    )
+    assert all(each.is_well for each in first_start.start(path, ["words", "empty"], as_json=False))
+    words, empty = capsys.readouterr().out.split("empty works: 0 tools, ")
+    assert words.startswith("words works: 0 tools, ") and "lists no tools" not in words
+    assert "It lists no tools: its documentation may say what it needs first" in empty
+
+
 def test_a_start_that_is_interrupted_says_that_the_server_stays_in_the_file(tmp_path: Path) -> None:
     path, flag = write_config(tmp_path, {}), tmp_path / "started"
     waits = [sys.executable, "-c", f"import time; open({str(flag)!r}, 'w'); time.sleep(60)"]
