@@ -161,7 +161,8 @@ _PATTERNS: Final = (
     ),
     _pattern(
         Code.RUNTIME_WRONG,
-        r"(?i)(?:requires[ -]python|does not satisfy python|python version)[^\n]{0,60}?((?:>=|>|==|~=)\s?3[\d.]*)",
+        r"(?i)(?:requires[ -](?:a different )?python|does not satisfy python|python version)"
+        r"[^\n]{0,60}?((?:>=|>|==|~=)\s?3[\d.]*)",
         "it needs Python {0}",
         "install the Python that it names, and write its path as the command of the entry",
     ),
@@ -325,8 +326,10 @@ def _without_noise(stderr: Sequence[str]) -> list[str]:
 
 
 def _is_code(lines: Sequence[str]) -> bool:
-    """Return whether a place in a program and the next two lines quote code: Node points at it, Python need not."""
-    return lines[0].lstrip().startswith("File ") or (len(lines) == 3 and _POINTER.match(lines[2]) is not None)
+    """Return whether a place in a program and the next two lines quote code: Node points at it, Python indents it."""
+    if lines[0].lstrip().startswith("File "):
+        return len(lines) > 1 and lines[1][:1].isspace()
+    return len(lines) == 3 and _POINTER.match(lines[2]) is not None
 
 
 def last_lines(stderr: Sequence[str]) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def _with_sdk(server: Server, text: str) -> str:
     python = server.command if program.startswith("python") else interpreter_of(where)
     version = _other_sdk(python, text)
     if program in ("uvx", "uv"):
-        return _put(program, "--with", version)
+        return _put(program, "--with", version, server)
     if program in _CONTAINERS:
         return _OTHER_IMAGE
     if program == "pipx":
@@ -117,9 +117,9 @@ def _with_runtime(server: Server, needed: str) -> str:
         return ""
     version = match[1]
     if program in ("uvx", "uv"):
-        return _put(program, "--python", version)
+        return _put(program, "--python", version, server)
     if program == "pipx":
-        return f"install Python {version}, and {_put(program, '--python', f'python{version}')}"
+        return f"install Python {version}, and {_put(program, '--python', f'python{version}', server)}"
     if match := _UV_TOOL.search(where):
         return f"uv tool install --force --python {version} {shlex.quote(match[1])}"
     if match := _PIPX_TOOL.search(where):
@@ -127,8 +127,10 @@ def _with_runtime(server: Server, needed: str) -> str:
     return ""
 
 
-def _put(program: str, option: str, value: str) -> str:
-    """Say where an option goes in the args of an entry."""
+def _put(program: str, option: str, value: str, server: Server) -> str:
+    """Say where an option goes in the args of an entry. `--python` may stand there once only."""
+    if option == "--python" and any(each.partition("=")[0] == option for each in server.args):
+        return f'put "{value}" behind the "{option}" in its args, in place of what stands there'
     return f'put "{option}", "{value}" {_PLACES[program]} in its args'
 
 

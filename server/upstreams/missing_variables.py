@@ -16,7 +16,9 @@ _WORD: Final = re.compile(r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9_]{2,63}(?![A-Za-z0-9_]
 _NAME: Final = r"(?!ERR_)(?=[A-Z0-9]{1,62}_)[A-Z][A-Z0-9_]{2,63}"
 """A variable that a text asks for: with an underscore, because a level (ERROR, DEBUG) often begins the line."""
 _ASKED: Final = re.compile(
-    rf"(?i:\b(?:set|missing|requires?|needs?|provide|export|define|specify|pass)\b)[^\n]{{0,60}}?\b(?P<after>{_NAME})\b"
+    r"(?:(?i:\b(?:set|missing|requires?|needs?|provide|export|define|specify|pass)\b)[^\n]{0,60}?"
+    r"|\bin __getitem__\n(?:\s+raise KeyError[^\n]*\n)?KeyError: ')"  # of os.environ
+    rf"\b(?P<after>{_NAME})\b"
     rf"|\b(?P<before>{_NAME})\b[^\n]{{0,60}}?(?i:not set|unset|missing|required|must be|undefined|not defined"
     r"|not found|not provided|environment variable|env(?:ironment)? var)"
 )

@@ -162,6 +162,12 @@ ValueError: could not open the database
 ended"""
     assert telling_line(printed.splitlines()) == "ValueError: could not open the database"
     assert "connect" not in " ".join(last_lines(printed.splitlines()))
+    without_code = [
+        "Traceback (most recent call last):",
+        '  File "<frozen app>", line 9, in <module>',
+        "KeyError: 'ACME_KEY'",
+    ]
+    assert telling_line(without_code) == last_lines(without_code)[-1] == "KeyError: 'ACME_KEY'"
 
 
 def test_the_last_five_lines_that_say_something_are_shown() -> None:

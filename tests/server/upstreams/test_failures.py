@@ -162,7 +162,7 @@ def test_a_server_for_another_sdk_gets_the_advice_that_fits_how_it_is_started(
     )  # fmt: skip
 
 
-OLD_PYTHON = "ERROR: Package 'sql' requires a different Python: 3.9.1 not in '>=3.12'; requires-python >=3.12"
+OLD_PYTHON = "ERROR: Package 'sql' requires a different Python: 3.9.1 not in '>=3.12'"
 OLD_NODE = 'npm error code EBADENGINE, required: {"node":">=22"}'
 _IMAGE = "use another version of its image, or tell its author"
 
@@ -171,6 +171,8 @@ _IMAGE = "use another version of its image, or tell its author"
     ("command", "args", "printed", "do"),
     [
         ("uvx", ["sql"], OLD_PYTHON, 'put "--python", "3.12" first in its args'),
+        ("uvx", ["--python", "3.9", "sql"], OLD_PYTHON,
+         'put "3.12" behind the "--python" in its args, in place of what stands there'),
         ("uv", ["run", "sql.py"], OLD_PYTHON, 'put "--python", "3.12" behind "run" in its args'),
         ("pipx", ["run", "sql"], OLD_PYTHON,
          'install Python 3.12, and put "--python", "python3.12" behind "run" in its args'),

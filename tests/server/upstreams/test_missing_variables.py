@@ -36,6 +36,8 @@ def test_a_variable_that_is_set_here_and_named_by_the_server_is_the_one(line: st
         "SLACK_BOT_TOKEN environment variable is required",
         "Please set SLACK_BOT_TOKEN",
         "Missing required variable: SLACK_BOT_TOKEN",
+        "  File \"<frozen os>\", line 679, in __getitem__\nKeyError: 'SLACK_BOT_TOKEN'",
+        "680, in __getitem__\n    raise KeyError(key) from None\nKeyError: 'SLACK_BOT_TOKEN'",
     ],
 )
 def test_a_variable_that_is_set_nowhere_is_named_with_both_ways(line: str) -> None:
