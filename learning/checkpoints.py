@@ -32,8 +32,8 @@ TrialModel = tuple[int, bytes]
 
 
 def is_unfinished(history: Iterable[Artifact], run: str, encoders: str, now: float) -> bool:
-    """Return whether a run with these encoders was ended lately after it had learned something; `history` begins with
-    the newest."""
+    """Return whether the latest run with these encoders was ended lately, after it had learned something. `history`:
+    records of learning, the newest first."""
     newest = next(iter(history), None)
     return (
         newest is not None
@@ -44,7 +44,8 @@ def is_unfinished(history: Iterable[Artifact], run: str, encoders: str, now: flo
 
 
 class Checkpoints:
-    """What an ended run over the same store had learned. `done` has its results by kind; nothing if there is none."""
+    """What a run that was ended had learned, so that the next run over the same store does not learn it again. `done`:
+    its results by kind, empty without such a run."""
 
     def __init__(self, place: StorePlace | str, artifacts: ArtifactStore, timeline: Timeline, run: str) -> None:
         """`run`: the kind of the record that a run leaves at its end."""
@@ -55,8 +56,8 @@ class Checkpoints:
         self._run = run
 
     def done(self, stamp: Mapping[str, Any], now: float) -> dict[str, Artifact]:
-        """Return the newest artifact of each kind since the last run that ended well. `stamp`: what this run has
-        seen."""
+        """Return the newest artifact of each kind since the last run that came to its end. `stamp`: which tasks this
+        run has seen."""
         found: dict[str, Artifact] = {}
         for each in self._artifacts.history():
             if each.kind == self._run:

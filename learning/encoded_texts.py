@@ -57,7 +57,7 @@ class EncodedTexts:
         return cls(weights, encoders, store) if weights else None
 
     def documents(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of the text of tools by the first encoder, (texts, dimension)."""
+        """Return vectors of tools' texts by the first encoder; (texts, dimension)."""
         return self.vectors(self._weights[0].key, texts, self._encoders[0].documents)
 
     def queries(self, texts: Sequence[str]) -> Floats:
@@ -91,7 +91,8 @@ class EncodedTexts:
         return [each for each in episodes if id(each) in kept]
 
     def has_vectors(self, texts: Sequence[str]) -> bool:
-        """Return whether the store has the vectors of all these texts, as it had when they were first asked for."""
+        """Return whether the store had a vector of each of these texts when this was first asked. Later calls return
+        the same."""
         key = tuple(texts)
         if key not in self._looked_up:
             self._looked_up[key] = self._known(texts).issuperset(texts)
@@ -106,13 +107,15 @@ class EncodedTexts:
         return {text for each, text in digests.items() if each not in missing}
 
     def vectors(self, key: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]) -> Floats:
-        """Return the vectors of tools from the store, where those that it lacked stand afterwards."""
+        """Return vectors of tools' texts from the store; embeds those that are missing, and saves them there. `key`:
+        the encoder's key; `embed`: embeds texts."""
         from foretool.retrieval.corpus import digest
 
         return self._vectors(key, [(digest(text), text) for text in texts], embed)
 
     def query_vectors(self, weights: Weights, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]) -> Floats:
-        """Do the same for texts to search with."""
+        """Return vectors of texts to search with, from the store; embeds those that are missing, and saves them
+        there."""
         from foretool.retrieval.corpus import digest_query
 
         return self._vectors(weights.query_key, [(digest_query(text), text) for text in texts], embed)

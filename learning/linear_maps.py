@@ -44,7 +44,7 @@ class Lsa:
         self._row_of = {term: row for row, term in enumerate(vocabulary)}
 
     def vector(self, text: str) -> Floats:
-        """Return an array (dimension,) of length 1; zeros if no word is known."""
+        """Return the vector of a text, of length 1; zeros if no word of it is known; (dimension,)."""
         counts = count_terms(text)
         known = [(row, 1 + log(n)) for term, n in counts.items() if (row := self._row_of.get(term)) is not None]
         if not known:
@@ -56,12 +56,13 @@ class Lsa:
         return summed / np.float32(length) if length > 0 else summed
 
     def vectors(self, texts: Sequence[str]) -> Floats:
-        """Return an array (texts, dimension)."""
+        """Return the vectors of texts, each as `vector` gives it; (texts, dimension)."""
         return np.asarray([self.vector(text) for text in texts], np.float32).reshape(len(texts), self.dimension)
 
 
 class NextText(NamedTuple):
-    """The weights of the map; `dimension` is that of tools' texts, 0 if they have no vectors."""
+    """A linear map that predicts the vector of the next tool's text from a task and its calls; `dimension` is that of
+    tools' texts, 0 if they have no vectors."""
 
     task: Floats
     """(dimension of a task's vector, dimension)."""
@@ -92,7 +93,7 @@ def call_features(called: Sequence[Floats], calls: int, dimension: int) -> Float
 
 
 def lengths(texts: Floats, centre: Floats) -> Floats:
-    """Return (tools,): the distance of each text from the centre."""
+    """Return the distance of each text from the centre; (tools,)."""
     found: Floats = np.maximum(np.linalg.norm(texts - centre, axis=1), np.float32(1e-6))
     return found
 
@@ -118,7 +119,8 @@ class Texts:
         self._most = max(REMEMBERED // max(len(vectors), 1), LEAST_REMEMBERED)
 
     def towards(self, task: Floats) -> Floats | None:
-        """Return (slots,): how near each text is to what a task expects; None where nothing is expected."""
+        """Return how near each tool's text is to the text that a task leads to expect; (slots,). None where nothing is
+        expected."""
         return self._near((task @ self._aim.task)[None])[0] if self._aim.dimension else None
 
     def after(

@@ -33,7 +33,8 @@ MOST_TOKENS: Final = 16_000
 
 
 class Threshold(Struct, frozen=True):
-    """What one client's conversations say."""
+    """Up to how many tokens listing all tools is cheaper for one client than discoveries, and what that was computed
+    from."""
 
     client: str
     tokens: int
@@ -45,12 +46,13 @@ class Threshold(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class WholeLists:
-    """Measures thresholds and keeps them in the client ledger."""
+    """Measures for each client up to how many tokens a list of all tools is cheaper than discoveries."""
 
     store: Store
 
     def learn(self, say: Say) -> MethodResult:
-        """Measure each client that has enough conversations; the others keep what was measured before."""
+        """Measure the threshold of each client with enough conversations, and keep it in the client ledger. Other
+        clients keep the one that they had."""
         say(_WHOLE, "adding up conversations", 0.0)
         before = {each.client: each.whole_tokens for each in self.store.clients.all()}
         found = list(measure_fill(self.store.sessions.conversations(_MOST_READ)))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MethodJudgement(NamedTuple):
-    """How a method did on later tasks."""
+    """How a method's new models ranked later tasks, beside what serves now."""
 
     ranks: Comparison
     trained: list[TrialModel]

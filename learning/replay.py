@@ -60,12 +60,13 @@ class Replay:
         return pipeline
 
     def pipeline(self, served: Mapping[str, LearnedModel]) -> Pipeline:
-        """Return the ranking with these models; there is one pipeline, so that an earlier result changes with it."""
+        """Return a pipeline that ranks with these models. It is always the same object: use one before asking for the
+        next."""
         self._pipeline.learned = LearnedModels(served) if served else None
         return self._pipeline
 
     def ranks(self, served: Mapping[str, LearnedModel], first: int, last: int) -> list[StepRanks]:
-        """Return where the called tools of the episodes from one place to another stand with these models."""
+        """Return at which ranks these models put the called tools, for the episodes from place `first` up to `last`."""
         key = (first, last, *sorted((kind, id(model)) for kind, model in served.items()))
         if key not in self._kept:
             episodes = self.timeline.episodes[first:last]

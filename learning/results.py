@@ -83,7 +83,7 @@ class Trial:
         self._started = time.perf_counter()
 
     def skip(self, reason: str) -> MethodResult:
-        """Write nothing down."""
+        """Return the result of a method that learned nothing, without a record."""
         return MethodResult(self._kind, "skipped", reason)
 
     def keep(self, reason: str, report: Mapping[str, Any]) -> MethodResult:

@@ -71,7 +71,7 @@ class RunResult(Struct, frozen=True, rename={"results": "lessons"}):
 
 
 class Busy(Exception):
-    """Another process is learning from the same store."""
+    """Another process is learning from the same store, so this one cannot."""
 
 
 def learn(
@@ -260,7 +260,7 @@ class Learner:
 
     @cached_property
     def known(self) -> KnownModels:
-        """The models in use that the encoders in use can feed."""
+        """Return the models in use whose vectors the encoders in use can compute."""
         known = KnownModels()
         opened = models.open_models(models.read_models(self.store))
         for kind, model in opened.learned.models.items() if opened.learned is not None else ():

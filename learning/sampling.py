@@ -34,7 +34,7 @@ _WORD = re.compile(r"\w+")
 
 
 class SampleLimits(Struct, frozen=True):
-    """How much is read and chosen."""
+    """How many calls are read from the log, and how many tasks are chosen from them."""
 
     tasks: int = 2_400
     """The latest tasks at most."""
@@ -128,7 +128,8 @@ def choose_episodes(episodes: Iterable[Episode], people: People) -> list[Episode
 
 
 def sharing(episodes: Sequence[Episode], people: People, least: int) -> Clean:
-    """Return what takes the words out of a text that fewer than `least` people have used in these episodes."""
+    """Return a function that removes from a text the words that fewer than `least` people have used in these
+    episodes."""
     if least <= 1 or not any(person for person, _ in people.values()):
         return lambda text: text
     users: dict[str, set[str]] = {}

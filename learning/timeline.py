@@ -67,7 +67,7 @@ _FORMAT: Final = (
 
 
 class Imported(Struct, frozen=True):
-    """The content of one file."""
+    """The demonstrations of one file, and what was left out of it."""
 
     episodes: tuple[Episode, ...]
     rows: int
@@ -245,7 +245,8 @@ class Timeline:
 
 
 class KnownModels:
-    """The models that are to serve, by kind, each with the place in the timeline up to which it has seen episodes."""
+    """The models in use and those of this run, by kind, each with the place in the timeline up to which it was trained.
+    So a replay can rank each episode with models that have not seen it."""
 
     def __init__(self) -> None:
         self._versions: dict[str, list[tuple[int, LearnedModel]]] = {}
@@ -258,7 +259,7 @@ class KnownModels:
         self._versions.setdefault(kind, []).append((place, model))
 
     def before(self, place: int) -> dict[str, LearnedModel]:
-        """Return the latest version of each model that has seen no episode from this place on."""
+        """Return the latest version of each model that was trained on no episode from this place on."""
         return {kind: held[-1] for kind, each in self._versions.items() if (held := [m for p, m in each if p <= place])}
 
     def places(self) -> list[int]:
@@ -269,8 +270,8 @@ class KnownModels:
 def trusted_tools(
     store: Store, tools: Sequence[Tool], override: Callable[[Tool], Tool] = lambda tool: tool
 ) -> list[Tool]:
-    """Return the tools with the text that each had at first: a text that changed later may not enter training.
-    `override` puts the user's words in place of the server's, which may always enter."""
+    """Return the tools with the text that each had at first, because a text that changed later may be an attack and
+    must not enter training. `override` puts the user's own words in place of the server's; these may always enter."""
     changed = store.catalog.changed_tools()
     found = []
     for tool in tools:

@@ -58,7 +58,7 @@ class LanguageModel(Protocol):
 
 
 class ToolQuestion(Struct, frozen=True):
-    """One tool that the model is to be asked about."""
+    """One tool that the language model is to be asked about."""
 
     tool: Tool
     digest: bytes
@@ -142,7 +142,7 @@ def _at_once(entry: EnrichEntry) -> int:
 
 
 def taken_names(tools: Sequence[Tool], servers: Collection[str]) -> OtherNames:
-    """Return the names that no wording may have."""
+    """Return the names of all tools and servers, which no wording may contain."""
     return OtherNames((name for tool in tools for name in (str(tool.id), tool.name)), servers)
 
 

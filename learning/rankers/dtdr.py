@@ -100,7 +100,7 @@ class CallGraph:
         read when wanted."""
 
     def after(self, history: Sequence[int]) -> Floats:
-        """Return an array (classes and END,)."""
+        """Return the probability of each class, and of END, to come after these calls; (classes and END,)."""
         chance: Floats = self.prior.copy()
         for place, code in enumerate(self._codes(history)):
             if (read := self._read.get((place, code))) is None:
@@ -165,7 +165,8 @@ def _shrunk(numbers: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
 
 
 class Near(NamedTuple):
-    """The nearest past tasks as their comparison with a history reads them; (tasks, places and the end) each."""
+    """The past tasks that are most like a task, as they are compared with the calls so far; arrays are (tasks, places
+    and the end) unless a field says otherwise."""
 
     weights: Floats
     """(tasks, 1): what each counts; they add up to 1."""
@@ -180,7 +181,7 @@ class Near(NamedTuple):
 
 
 class PreparedTask(NamedTuple):
-    """What the words and the vector of a task give before any call, computed once for all its steps."""
+    """The features of a task that do not change with its calls: computed once and used at every step."""
 
     hidden: Floats
     near: Near
@@ -339,7 +340,8 @@ class Dtdr(LearnedModel):
         return base
 
     def parts(self, history: Sequence[ToolId], task: PreparedTask) -> Floats:
-        """Return (`PARTS`, slots and END): what the listwise layer weighs."""
+        """Return the features of which the listwise layer makes the score of each tool and of the end; (`PARTS`, slots
+        and END)."""
         known = [self._class_of.get(tool, UNKNOWN) for tool in history]
         slots = len(self.live)
         found = np.zeros((len(PARTS), slots + 1), np.float32)
@@ -400,8 +402,8 @@ class Dtdr(LearnedModel):
         )
 
     def of_task(self, vector: Floats | None, lines: tuple[str, ...]) -> PreparedTask:
-        """Return what a task gives before any call; the last ones are remembered, because every step of each session
-        asks for its own again."""
+        """Return the features of a task that do not change with its calls. The latest ones are kept, because each step
+        of a session asks for the same."""
         key = (b"" if vector is None else vector.tobytes(), lines)
         if (task := self._tasks.get(key)) is None:
             while len(self._tasks) >= _TASKS:
@@ -492,7 +494,7 @@ class _Names:
         self._mass = np.asarray([max(sum(self._idf[word] for word in each), 1e-6) for each in words], np.float32)
 
     def met(self, lines: Sequence[str]) -> Floats:
-        """Return (slots,), 0 to 1."""
+        """Return for each tool which share of its name's words a task has, by their idf, 0 to 1; (slots,)."""
         found = np.zeros(len(self._mass), np.float32)
         for word in {word for line in lines for word in terms(line)}:
             if slots := self._slots.get(word):

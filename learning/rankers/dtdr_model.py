@@ -161,13 +161,13 @@ def _check(model: Model) -> None:
 
 
 def rows_of(classes: int) -> int:
-    """Return how many rows the weights of the history have."""
+    """Return how many rows the weights of the history have, for so many classes."""
     return (1 + LAST) * classes + LAST + PLACES
 
 
 def history_rows(history: Sequence[int], classes: int) -> list[int]:
-    """Return the rows that a history adds up: one for each call, each of the last three or its absence, and the
-    count."""
+    """Return the rows of weights that are added up for a history: one for each call, one for each of the last three
+    calls or its absence, and one for the number of calls."""
     rows = [call for call in history[-MOST_HISTORY:] if call != UNKNOWN]
     for back in range(LAST):
         missing = (1 + LAST) * classes + back

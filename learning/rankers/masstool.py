@@ -164,7 +164,7 @@ class Tuned(Struct, frozen=True):
 
 
 class Familiarity(Struct, frozen=True):
-    """How like the known tasks a task is."""
+    """How much one task is like the tasks of the training: the features that `Trust` reads."""
 
     meaning: float
     """Cosine of its sentence vector to the nearest known task's; 0 where there is none."""
@@ -177,11 +177,10 @@ class Familiarity(Struct, frozen=True):
 
 
 class Trust(Struct, frozen=True):
-    """Says how far to believe head and vote: how right they were on tasks that look alike, times how near this one is.
-
-    Logistic with no weight below 0, fitted on tasks that neither had seen, one half of them with tools that had been
-    kept from both; a sentence or a word in common with strangers is more than that says, hence the distance.
-    """
+    """Predicts how right head and vote are about a task, by how right they were on tasks that look alike, times how
+    near this one is. A logistic model without negative weights, fitted on tasks that neither had seen, half of them
+    with tools that had been kept from both. The factor for distance is there because a strange task may share a
+    sentence or a word with known ones."""
 
     bias: float
     meaning: float
@@ -274,8 +273,8 @@ class MassTool(LearnedModel):
             raise ModelError(f"{NAME}: a model without all its parts ({error})") from error
 
     def seen_tools(self) -> tuple[NDArray[np.bool_], float]:
-        """Return the tools that were trained on (slots,), and the share of tasks that took a tool that none before it
-        took."""
+        """Return which slots hold tools of the training tasks (slots,), and which share of tasks took a tool that no
+        earlier task had taken."""
         found = np.zeros(self.size, np.bool_)
         found[self.slots[self.slots >= 0]] = True
         return found, 1.0 - self.header.familiar
@@ -318,7 +317,7 @@ class MassTool(LearnedModel):
         return sigmoid(logit)
 
     def read(self, text: str, vector: Floats | None) -> Task:
-        """Read a task into what head and search use."""
+        """Read a task into what head and search compare: its grams and its vector."""
         places, values = weighted(grams(text), self.hashes, self.idf)
         size = self.bank.shape[1]
         # Vectors of other encoders than in training are not read.
@@ -327,11 +326,11 @@ class MassTool(LearnedModel):
         return Task(text, places, values, unit(vector), True)
 
     def believed(self, past: Past) -> float:
-        """Return how far to believe what is known about tasks like this one, 0 to 1."""
+        """Return how far to believe what past tasks say about this one, 0 to 1."""
         return (self.header.read if past.has_vector else self.header.unread)(past.signs, self.prior)
 
     def past(self, task: Task) -> Past:
-        """Return what head and search say about a task."""
+        """Return what head and search predict for a task from past tasks."""
         tools = len(self.header.tools)
         query = np.zeros(len(self.hashes), np.float32)
         query[task.places] = task.values
@@ -361,7 +360,7 @@ class MassTool(LearnedModel):
 
 
 class Past(Struct, frozen=True):
-    """What is known about tasks like one task."""
+    """What past tasks say about one task."""
 
     shares: Floats
     """(known tools,), together 1 where sets count evenly."""
@@ -370,7 +369,7 @@ class Past(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True):
-    """A task as head and search see it."""
+    """One task as words and vector, the input of head and search."""
 
     text: str
     places: Ints
@@ -382,7 +381,8 @@ class Task(Struct, frozen=True):
 
 
 def share_rows(starts: NDArray[Any], tools: NDArray[Any], even: float) -> Sparse:
-    """Return rows that each name some tools; a row of n tools counts for each of them 1 / n to the power `even`."""
+    """Return a matrix (rows, tools) in which each tool of a row weighs 1 / n to the power `even`, for n tools in the
+    row."""
     begins: Ints = starts.astype(np.int64)
     sizes = begins[1:] - begins[:-1]
     weights = np.repeat(np.maximum(sizes, 1).astype(np.float32) ** -np.float32(even), sizes)
@@ -390,7 +390,8 @@ def share_rows(starts: NDArray[Any], tools: NDArray[Any], even: float) -> Sparse
 
 
 def votes(likeness: Floats) -> Floats:
-    """Return the vote of each task, exp(SHARPNESS x likeness) among the `_NEIGHBOURS` most alike, in all 1 (eq. 5)."""
+    """Return how much each past task counts in the vote, exp(SHARPNESS x likeness) for the `_NEIGHBOURS` most alike and
+    0 for the others, scaled to the sum 1 (eq. 5)."""
     found = np.zeros_like(likeness)
     if not len(likeness):
         return found
@@ -402,13 +403,13 @@ def votes(likeness: Floats) -> Floats:
 
 
 def height(shares: Floats) -> Floats:
-    """Map shares to a logarithmic scale, 0 to 0 and 1 to 1."""
+    """Map shares of 0 to 1 to a logarithmic scale, on which 0 stays 0 and 1 stays 1."""
     found: Floats = np.log1p(shares / np.float32(FAINT)) / np.float32(np.log1p(1.0 / FAINT))
     return found
 
 
 def read_header(model: bytes) -> Header:
-    """Decode what a model says of itself. Raises `ModelError`."""
+    """Decode the header of a model. Raises `ModelError`."""
     told, _ = unpack(model, NAME, VERSION)
     try:
         return convert(told, Header)

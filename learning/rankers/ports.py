@@ -43,13 +43,15 @@ class Ports(LearnedModel):
         return cls(open_trained(model))
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
-        """Follow a corpus; `vectors` of the encoder that was trained on, which must be the first."""
+        """Follow a corpus. `vectors`: by the encoder whose adapter was trained, which must be the first of the
+        encoders."""
         self.size = len(tools)
         self._vectors = vectors if vectors is not None and len(vectors) == len(tools) else None
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
-        """Return (slots,): `NEW` deviations of the best cosine of any line, less those that `vector` has in the sum;
-        zeros without words, or without vectors of the tools."""
+        """Return by how much each tool's score is to change, in the unit of the sum; (slots,). The trained score is
+        `NEW` deviations of the best cosine of any line, and the deviations that the sum already has from `vector` are
+        subtracted. Zeros without words, or without vectors of the tools."""
         vectors, lines = self._vectors, [line for line in query.lines if line.strip()]
         if vectors is None or vector is None or not lines or vector.shape[-1] != vectors.shape[1]:
             return np.zeros(self.size, np.float32)

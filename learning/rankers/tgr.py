@@ -21,7 +21,8 @@ _VERSION = 1
 
 
 class Tgr(LearnedModel):
-    """The graph as it was trained."""
+    """A graph of which tools need which others, as training found it; it raises prerequisites and scores no tool by
+    itself."""
 
     name = "tgr"
     adds_scores = False
@@ -39,7 +40,7 @@ class Tgr(LearnedModel):
 
 
 def dumps(edges: Iterable[Edge]) -> bytes:
-    """Return a graph as a model."""
+    """Encode a graph for `Tgr.loads`."""
     held = list(edges)
     tools = dict.fromkeys(end for edge in held for end in (edge.before, edge.after))
     place = {tool: at for at, tool in enumerate(tools)}

@@ -57,8 +57,8 @@ class Material(Struct, frozen=True):
     """More of the same time whose tasks `queries` would first have to embed; oldest first."""
 
     def of_most_tasks(self) -> Material:
-        """Return all tasks without vectors where most of them have none: the words of all tell more than the vectors of
-        a few."""
+        """Return this material without vectors, and so with every task, where most tasks have none: the words of all
+        tasks teach more than the vectors of a few."""
         if len(self.unread) <= len(self.episodes):
             return self
         every = sorted((*self.episodes, *self.unread), key=lambda each: each.at)

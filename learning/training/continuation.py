@@ -30,7 +30,8 @@ LONGEST_VALUE = 80
 
 
 class ScorerError(Exception):
-    """No scorer can be opened, or its answer makes no sense; says what was looked for, what was found, the way out."""
+    """No language model can be opened, or its answer makes no sense. The message says what was looked for, what was
+    found, and the way out."""
 
 
 class Score(NamedTuple):

@@ -169,7 +169,7 @@ class ToolVectors(NamedTuple):
 
 
 def training_set_of(material: Material) -> TrainingSet:
-    """Read every episode with calls."""
+    """Return a training set of all episodes with calls."""
     episodes = [episode for episode in material.episodes if episode.calls]
     tools = tuple(dict.fromkeys(call for episode in episodes for call in episode.calls))
     found = demonstrations(episodes, {tool: number for number, tool in enumerate(tools)})

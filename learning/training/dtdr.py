@@ -78,7 +78,7 @@ are used much and little both have their share."""
 
 
 class Recipe(Struct, frozen=True):
-    """Every choice of the training, made on splits of the train files."""
+    """The settings of the training, chosen on parts of the training files."""
 
     networks: int = 3
     trial_networks: int = 2
@@ -242,7 +242,7 @@ def draw_walks(given: TrainingSet, said: Floats, seed: int) -> Callable[[Draw], 
 
 
 def samples(given: TrainingSet, said: Floats, draw: Draw) -> Samples:
-    """Walk through every demonstration, each in an order that its dependencies allow."""
+    """Return one sample for each step of every demonstration, walked in an order that its dependencies allow."""
     choose = random.Random(int(draw.integers(1 << 62)))  # noqa: S311 (an order, not a secret)
     classes = len(given.tools)
     tasks: list[int] = []
@@ -302,7 +302,7 @@ def _folds(size: int, seed: int) -> Iterator[tuple[list[int], list[int]]]:
 
 
 class ListwiseStep(NamedTuple):
-    """One prediction as the listwise layer sees it."""
+    """One prediction of the next call, as the listwise layer is fitted on it."""
 
     parts: Floats
     """(parts, slots and END)."""

@@ -60,7 +60,7 @@ class TrainingTasks(Struct, frozen=True):
         return TrainingTasks(self.words, self.vectors[:, :0], self.golds, self.tools)
 
     def golden(self, rows: Ints) -> Floats:
-        """Return (rows, tools): 1 where golden."""
+        """Return which tools each of these tasks really called (its golden tools); (rows, tools), 1 or 0."""
         found = np.zeros((len(rows), self.tools), np.float32)
         for place, row in enumerate(rows.tolist()):
             found[place, list(self.golds[row])] = 1.0
@@ -68,14 +68,14 @@ class TrainingTasks(Struct, frozen=True):
 
 
 class Classes(Struct, frozen=True):
-    """The golden sets that are classes, and the classes of each task."""
+    """The golden sets that a head tells apart, and which of them each task belongs to."""
 
     sets: tuple[tuple[int, ...], ...]
     targets: tuple[tuple[int, ...], ...]
     """By task: the class of its set, or of each of its tools if the set is rare; they share the probability evenly."""
 
     def of(self, rows: Ints) -> Floats:
-        """Return (rows, sets), each row adding up to 1."""
+        """Return how each task's class is spread over the golden sets; (rows, sets), each row adding up to 1."""
         found = np.zeros((len(rows), len(self.sets)), np.float32)
         for place, row in enumerate(rows.tolist()):
             found[place, list(self.targets[row])] = 1.0 / len(self.targets[row])
@@ -127,8 +127,8 @@ def stack_rows(rows: Sequence[tuple[Ints, Floats]]) -> Sparse:
 
 
 def take_rows(words: Sparse, rows: Ints, kept: Callable[[int], Floats] | None = None) -> tuple[Ints, Floats]:
-    """Return the columns that occur in these rows, and the rows as (rows, columns); `kept` gives factors of the
-    values."""
+    """Return the columns that occur in these rows, and the rows without all other columns; (rows, columns). `kept`:
+    factors of the values."""
     sizes = words.starts[rows + 1] - words.starts[rows]
     ends = np.cumsum(sizes)
     places = np.arange(ends[-1]) + np.repeat(words.starts[rows] - ends + sizes, sizes)
@@ -140,7 +140,8 @@ def take_rows(words: Sparse, rows: Ints, kept: Callable[[int], Floats] | None = 
 
 
 def choose_bank(golds: Sequence[tuple[int, ...]], rows: Ints) -> Ints:
-    """Choose at most `BANK` of these rows: the newest of every golden set, as many of each as there is room for."""
+    """Choose at most `BANK` of these rows for the search: the newest of every golden set, as many of each as there is
+    room for."""
     if len(rows) <= BANK:
         return rows
     by_set: dict[tuple[int, ...], list[int]] = {}
@@ -155,7 +156,7 @@ def choose_bank(golds: Sequence[tuple[int, ...]], rows: Ints) -> Ints:
 
 
 def lists_of(rows: Sequence[Sequence[int]]) -> Sparse:
-    """Prepare the tools of each row, over which shares are spread."""
+    """Return the golden tools of each row as a sparse matrix, with which shares of rows become scores of tools."""
     return share_rows(*flatten(rows), EVEN)
 
 
@@ -212,7 +213,7 @@ def fit_head(tasks: TrainingTasks, known: Classes, rows: Ints, seed: int, progre
 
 
 def class_shares(heads: Sequence[Head], tasks: TrainingTasks, rows: Ints) -> Floats:
-    """Return the share of each class, (rows, classes), by the mean of the heads' logits."""
+    """Return the predicted share of each class, from the mean of the heads' logits; (rows, classes)."""
     found = []
     for start in range(0, len(rows), 256):
         part = rows[start : start + 256]

@@ -35,7 +35,7 @@ _RIDGE: Final = 0.1
 
 
 class HeldBack(Struct, frozen=True):
-    """Tasks that were kept back, and how the others score their tools."""
+    """Tasks that were kept out of a training, and the scores of their tools by models that had not seen them."""
 
     golden: Floats
     """(rows, tools): 1 where golden."""
@@ -52,7 +52,8 @@ class HeldBack(Struct, frozen=True):
 
 
 def likeness(tasks: TrainingTasks, rows: Ints, others: Ints) -> tuple[Floats, Floats]:
-    """Return cosines (rows, others): of sentence vectors, 0 without an encoder, and of words."""
+    """Return how alike tasks (`rows`) and other tasks are: the cosines of their sentence vectors (0 without an encoder)
+    and those of their words; (rows, others) each."""
     used, words = take_rows(tasks.words, others)
     place = np.full(int(tasks.words.columns.max(initial=0)) + 1, -1)
     place[used] = np.arange(len(used))
@@ -106,7 +107,7 @@ def split_strangers(tasks: TrainingTasks, rows: Ints, draw: np.random.Generator)
 
 
 def recall(shares: Floats, golden: Floats, k: int = 5) -> Floats:
-    """Return (rows,): the share of the golden tools among the first k."""
+    """Return which share of the golden tools is among the first k, for each task; (rows,)."""
     best = np.argsort(-shares, axis=1, kind="stable")[:, :k]
     found: Floats = np.take_along_axis(golden, best, axis=1).sum(1) / golden.sum(1)
     return found
@@ -123,7 +124,7 @@ def choose_mix(held: Sequence[HeldBack]) -> float:
 
 
 def mix_shares(held: HeldBack, mix: float) -> Floats:
-    """Return the mix of head and vote, (rows, tools)."""
+    """Return the scores of tools by head and vote together; (rows, tools). `mix`: the share of the head."""
     return np.float32(mix) * held.head + np.float32(1 - mix) * held.vote
 
 

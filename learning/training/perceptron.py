@@ -97,8 +97,8 @@ def _initial(dimension: int, history_rows: int, classes: int, plan: NetworkPlan,
 def gradients(
     weights: Network, vectors: Floats, drawn: Samples, places: Ints, plan: NetworkPlan, draw: Draw
 ) -> tuple[dict[str, Floats], Ints, Floats]:
-    """Return the gradients of the mean cross-entropy: the dense ones by name, the history's rows that occur, and
-    theirs."""
+    """Return the gradients of the mean cross-entropy over the samples at `places`: those of the dense weights by name;
+    the rows of the history's weights that these samples use; and the gradients of these rows."""
     tasks = drawn.tasks[places]
     asked = (tasks >= 0) & (draw.random(len(tasks)) >= plan.unasked)
     query = np.where(asked[:, None], vectors[np.maximum(tasks, 0)], np.float32(0))
@@ -148,7 +148,7 @@ def _gather(history: Floats, rows: Ints) -> tuple[Floats, Ints, Floats]:
 
 
 def pad_lists(lists: Sequence[Sequence[int]], filler: int) -> Ints:
-    """Return (lists, longest), with shorter lists filled up."""
+    """Return the lists as the rows of one array, shorter ones padded with `filler`; (lists, longest)."""
     longest = max(map(len, lists), default=0)
     return np.asarray([[*each, *[filler] * (longest - len(each))] for each in lists], np.int64).reshape(
         len(lists), longest

@@ -143,11 +143,9 @@ def ask_preferences(
 
 
 def outcome(example: Example, document: int) -> float:
-    """Return what is added to the mean log-probability of a call given this document, by what calls really did.
-
-    The paper leaves real outcomes to later work. A tool that failed at the task, or was passed over for another, helps
-    less than its text says; one whose result a later call used helps more.
-    """
+    """Return what real calls add to a language model's opinion (the mean log-probability of a call given this
+    document). The paper leaves real outcomes to later work. A tool that failed at the task, or was passed over for
+    another, gets less; one whose result a later call used gets more."""
     if document in example.tried:
         return -OUTCOME
     return OUTCOME if example.used and document == example.tool else 0.0
@@ -215,10 +213,8 @@ def _is_used(episode: Episode, tool: ToolId, flowed: Container[tuple[ToolId, Too
 
 
 def keep_called(examples: Sequence[Example]) -> tuple[list[int], list[Example]]:
-    """Return the documents that are right for some example, and the examples by their places among these.
-
-    Training leaves out a tool that nobody has called yet: it would only ever be a negative, and be found less.
-    """
+    """Return the places of the documents that some example calls, and the examples with places among these. Training
+    leaves out a tool that nobody has called yet: it would only ever be a negative, and be found less."""
     called = sorted({at for each in examples for at in (each.tool, *each.also)})
     place = {at: new for new, at in enumerate(called)}
     return called, [

@@ -74,7 +74,7 @@ Useful = Callable[[int, Sequence[int]], Sequence[float] | None]
 
 
 class TrainingBatch(NamedTuple):
-    """The examples of a step, with the candidates of each."""
+    """The examples of one training step, with the candidate tools of each."""
 
     examples: list[int]
     candidates: list[list[int]]
@@ -148,7 +148,8 @@ class PortsTrainer:
                 self.save(self._checkpoint)
 
     def cosines(self, examples: Sequence[Example]) -> Floats:
-        """Return an array (examples, documents) by the encoder as it is now."""
+        """Return the cosine of each example's task with each document, by the encoder as it is now; (examples,
+        documents)."""
         return self.encoder.embed(self._query_tokens([each.query for each in examples])) @ self.vectors.T
 
     def save(self, path: Path) -> None:

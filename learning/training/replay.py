@@ -153,7 +153,7 @@ def _means(walks: Sequence[StepRanks]) -> dict[str, float]:
 
 
 class ScoredStep(Struct, frozen=True):
-    """One step: the parts of every tool's score, and the tool that was called."""
+    """One step of an episode: the parts of every tool's score, and the tool that was called."""
 
     episode: int
     parts: dict[str, Floats]
@@ -168,7 +168,7 @@ def steps_with_parts(
     upstream_of: Mapping[ToolId, str],
     usage: Mapping[ToolId, Usage] | None = None,
 ) -> Iterator[ScoredStep]:
-    """Yield the steps of which the ranking has parts."""
+    """Yield each step whose ranking consists of parts, with the parts of every tool's score, for fitting factors."""
     for number, episode in enumerate(episodes):
         for query, tool in replay_steps(episode, upstream_of):
             parts = pipeline.parts(query, usage)
@@ -228,7 +228,7 @@ def _gradient(held: Floats, called: Places, factors: Doubles, sharpness: float) 
 
 
 def rank_called(found: Sequence[ScoredStep], factors: Mapping[str, float]) -> list[StepRanks]:
-    """Return the ranks of the called tools under these factors, by episode."""
+    """Return the ranks of the called tools, by episode, if the parts of scores are multiplied by these factors."""
     ranks: dict[int, list[int]] = {}
     for each in found:
         scores = np.sum([factors.get(name, 1.0) * part for name, part in each.parts.items()], axis=0)
@@ -238,7 +238,8 @@ def rank_called(found: Sequence[ScoredStep], factors: Mapping[str, float]) -> li
 
 
 def rank_crossed(found: Sequence[ScoredStep]) -> list[StepRanks]:
-    """Return the ranks with factors that were fitted on the other half of the episodes."""
+    """Return the ranks of the called tools, by episode. Each half of the episodes is ranked with factors that were
+    fitted on the other half."""
     numbers = sorted({each.episode for each in found})
     middle = numbers[len(numbers) // 2] if numbers else 0
     halves = [each for each in found if each.episode < middle], [each for each in found if each.episode >= middle]

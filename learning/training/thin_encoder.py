@@ -135,10 +135,8 @@ def open_student(weights: encoders.Weights, folder: Path) -> tuple[Any, dict[str
 
 
 def make_thin(model: Any, rank: int, seed: int) -> dict[str, Any]:
-    """Freeze all weights and put a pair of thin matrices, which change nothing yet, beside every wide one.
-
-    Returns the wrapped modules by their name in BERT.
-    """
+    """Freeze all weights, and add to every wide matrix a pair of thin trainable ones (LoRA), whose product is 0 at
+    first. Returns the wrapped modules by their name in BERT."""
     torch = import_module("torch")
     draw = torch.Generator().manual_seed(seed)
     base: Any = torch.nn.Module
@@ -237,7 +235,6 @@ class ThinEncoder:
 
 
 def as_floats(rows: Any) -> Floats:
-    """Convert a tensor to a numpy array of float32."""
     found: Floats = np.asarray(rows.detach().float().numpy(), np.float32)
     return found
 
