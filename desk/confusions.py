@@ -137,8 +137,8 @@ _time: Final = attrgetter("at")
 
 
 def find_outranked(store: Store, since: float) -> Iterator[tuple[Pair, str]]:
-    """Yield the tool that stood first and the one that was called, of each search that led to a call, with its
-    words."""
+    """Yield pairs of tools from searches that led to a call of another tool than the first one: the first tool and the
+    called one, with the words of the search."""
     answers = {each.id: each for each in store.discoveries.answers(_MOST_SEARCHES, since)}
     if not answers:
         return

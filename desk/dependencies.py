@@ -45,7 +45,7 @@ def learned_graph(app: App) -> Graph | None:
 
 
 class Neighbours(Struct, frozen=True):
-    """The edges of one tool, the surest first."""
+    """The dependencies of one tool, the surest first."""
 
     tool: ToolId
     needs: tuple[Edge, ...]

@@ -56,7 +56,7 @@ def show_stats(config: Config, since: float, *, as_json: bool) -> int:
 
 
 def describe_costs(costs: Costs) -> dict[str, Any]:
-    """Return the counts of a row, and what they come to per call and per task; None where rates say nothing."""
+    """Return the counts of a row, with rates per call and per task; None where there are too few tasks for rates."""
     return {
         **asdict(costs),
         "miss_rate": costs.miss_rate,
@@ -145,8 +145,8 @@ def _print_courses(rows: Sequence[Costs]) -> None:
 
 
 def by_span(rows: Sequence[Costs]) -> list[Costs]:
-    """Return the sums of days that follow each other, as many together as rates take; what is left over at the end goes
-    to the last of them. Neighbours share a sum where there are too many."""
+    """Return sums over several days in a row, each with enough tasks to form rates; the rest goes to the last sum.
+    Where there would be too many, neighbours are joined."""
     spans: list[list[Costs]] = [[]]
     for day in sorted({row.day for row in rows}):
         if sum(each.rated_tasks for each in spans[-1]) >= FEWEST:

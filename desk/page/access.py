@@ -43,7 +43,7 @@ Form = Mapping[str, Sequence[str]]
 
 
 class Viewer(Struct, frozen=True):
-    """One browser that was let in."""
+    """The person behind a browser that was let in, and what they may see."""
 
     form_key: str
     """Every form that changes something carries it, so that no other site can send one."""
@@ -58,7 +58,7 @@ class Viewer(Struct, frozen=True):
 
     @property
     def person(self) -> Person:
-        """Return who it is, for what they decide."""
+        """Return this person as records of decisions name them."""
         return Person(self.principal, self.name) if self.principal else own_person()
 
     @property
@@ -159,7 +159,7 @@ class PageDoor:
 
 
 def with_headers(send: Send) -> Send:
-    """Return a `send` that adds the headers which hold for every answer."""
+    """Return a `send` that adds the security headers which every answer has."""
     added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
     async def send_more(message: Message) -> None:

@@ -34,7 +34,8 @@ _START: Final = (
 
 
 class BackgroundCommand(Struct, frozen=True):
-    """One command, and what has come of it so far: a page that is being made sees it in one state from top to end."""
+    """One command that runs in the background, and its outcome so far. It never changes, so a page shows one state of
+    it."""
 
     what: tuple[str, ...]
     began: float

@@ -22,7 +22,8 @@ _NOT_FOUND: Final = (
 
 
 def conceal(viewer: Viewer, miss: Miss) -> Miss:
-    """Return a miss as this viewer may see it: of what the profile lacks it is a miss of what no server has."""
+    """Return a miss as this viewer may see it: a miss of a tool outside the viewer's profile looks like one of an
+    unknown name."""
     if not _is_outside(viewer, miss):
         return miss
     if miss.kind == "search":
@@ -39,7 +40,8 @@ def _is_outside(viewer: Viewer, miss: Miss) -> bool:
 
 
 def may_see_call(config: Config, viewer: Viewer, call: Call) -> bool:
-    """Return whether a viewer may see a call: of a name that no server has there is none."""
+    """Return whether a viewer may see a call. A refused call of a server outside the viewer's profile is hidden: a call
+    of an unknown name has no record either."""
     return call.outcome != "refused" or admits(config, viewer, call.upstream)
 
 

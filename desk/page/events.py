@@ -29,7 +29,7 @@ Stamp = tuple[tuple[int, int] | None, ...]
 
 
 def look(paths: Callable[[], list[Path]]) -> Stamp:
-    """Return time and size of each file, None for one that is not there."""
+    """Return modification time and size of each file; None for one that is not there."""
     found: list[tuple[int, int] | None] = []
     for path in paths():
         try:
@@ -42,7 +42,8 @@ def look(paths: Callable[[], list[Path]]) -> Stamp:
 
 
 class FileChanges:
-    """Follows files for any number of open pages, up to `MOST`."""
+    """Tells open pages when something changed, as server-sent events: a file, or what `ask` returns. At most `MOST`
+    pages are served."""
 
     def __init__(self, paths: Callable[[], list[Path]], ask: Callable[[], object] = lambda: None) -> None:
         """`ask` returns what differs after something has changed that shows in no file; it may block."""
@@ -55,7 +56,7 @@ class FileChanges:
         return self.open >= MOST
 
     def mark(self) -> str:
-        """Return a mark of how things are, another one after each change. May block."""
+        """Return a digest of the present state, which differs after each change. May block."""
         return hashlib.sha256(repr((look(self._paths), self._ask())).encode()).hexdigest()[:16]
 
     async def follow(self, since: str = "", look_s: float = _LOOK_S, least_s: float = _LEAST_S) -> AsyncIterator[bytes]:
@@ -81,7 +82,7 @@ class FileChanges:
 
 
 def files_of(config: Path, storage: StorePlace) -> list[Path]:
-    """Return the files in which a change shows."""
+    """Return the files that a page has to follow: the config, and those of the store."""
     if isinstance(storage, ServerAddress):
         return [config]
     return [config, storage, storage.with_name(f"{storage.name}-wal")]

@@ -78,7 +78,7 @@ class _Answer(Struct, frozen=True):
 
 
 def try_fixes(config: Config, id: int) -> tuple[str, ...]:
-    """Return the arguments of the command that tries each change on the tasks on record."""
+    """Return the arguments of the foretool command that tries each change for a miss on the tasks on record."""
     return ("misses", str(id), "--json", f"--config={config.path}")
 
 
@@ -137,7 +137,7 @@ def read_fixes(config: Config, id: int, work: BackgroundCommand | None, diagnose
 
 
 def key_of(fix: Fix) -> str:
-    """Return what names a change in a form."""
+    """Return the key by which a form names a change."""
     said = msgspec.json.encode([fix.kind, *(change.text for change in fix.changes)])
     return hashlib.sha256(said).hexdigest()[:_KEY_LENGTH]
 

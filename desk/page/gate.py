@@ -46,7 +46,7 @@ _CLOSED: Final = "This page needs a token of foretool's config."
 
 
 class Visit(Struct, frozen=True):
-    """One browser that has shown a token."""
+    """A browser that has shown a token, with the key of its forms."""
 
     identity: Identity
     form_key: str
@@ -56,7 +56,7 @@ class Visit(Struct, frozen=True):
 
 
 class GateResponse(Exception):
-    """What is said to a request that goes no further."""
+    """Raised to answer a request at the gate, without the page's process."""
 
     def __init__(self, status: int, text: str = "", headers: dict[str, str] | None = None) -> None:
         super().__init__(text)

@@ -75,7 +75,7 @@ def read_miss(config: Config, viewer: Viewer, id: int) -> MissStory | None:
 
 
 def time_before(query: Mapping[str, str]) -> float:
-    """Return the time before which an address asks for what was earlier; 0 if it names none."""
+    """Return the time of the query parameter that asks for earlier records; 0 without one."""
     text = query.get("before", "")
     return float(text) if _SECONDS.fullmatch(text) else 0.0
 
@@ -98,7 +98,7 @@ def read_filter(query: Mapping[str, str], causes: Collection[str], now: float, v
 
 
 class Revealed(StoryStep, frozen=True, kw_only=True):
-    """A step that was a miss, or revealed one."""
+    """A step of a session that was a miss, or that revealed one."""
 
     miss: int
     """The number of the miss."""

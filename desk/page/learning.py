@@ -28,7 +28,7 @@ LEAST: Final = FEWEST
 
 
 class Lesson(Struct, frozen=True):
-    """One model that was trained, and how it compared with the one that served."""
+    """One trained model, and how it compared with the one in use."""
 
     kind: str
     number: int
@@ -44,7 +44,7 @@ class Lesson(Struct, frozen=True):
 
 
 class LearningRun(Struct, frozen=True):
-    """Everything that one learning run trained."""
+    """The models that one learning run trained."""
 
     at: float
     lessons: Sequence[Lesson]
@@ -70,7 +70,7 @@ def cut_runs(found: Sequence[Artifact]) -> list[LearningRun]:
 
 
 def read_lesson(artifact: Artifact) -> Lesson:
-    """Return what a report says, as far as it says it."""
+    """Return what the report of a trained model says; values that it lacks stay empty."""
     report: dict[str, Any] = artifact.report
     old, new = report.get("old") or {}, report.get("new") or {}
     difference = report.get("difference")
@@ -94,7 +94,7 @@ def _say_state(artifact: Artifact) -> str:
 
 
 class Bin(Struct, frozen=True):
-    """The answers whose promise lay in one tenth."""
+    """The searches for which the gate stated a probability within one tenth, and how often it was right."""
 
     low: float
     high: float
@@ -106,7 +106,7 @@ class Bin(Struct, frozen=True):
 
 
 class ConfidencePage(Struct, frozen=True):
-    """How well confidence has matched what happened."""
+    """How often searches were right, compared with the probabilities that the gate stated."""
 
     rated: Confidence | None
     """None with fewer than `LEAST` outcomes."""
@@ -119,7 +119,8 @@ class ConfidencePage(Struct, frozen=True):
 
 
 def read_confidence(config: Config) -> ConfidencePage:
-    """Return what the searches on record promised and what held. Raises `StorageError`."""
+    """Return how often searches on record were right, compared with the probabilities that the gate stated. Raises
+    `StorageError`."""
     with open_existing_store(config.storage) as store:
         outcomes = discovery_outcomes(store.discoveries, _LATEST)
     pairs = [
@@ -132,7 +133,8 @@ def read_confidence(config: Config) -> ConfidencePage:
 
 
 def make_bins(pairs: Sequence[tuple[float, float]]) -> list[Bin]:
-    """Return promises (probability, and 1.0 if it came true) by tenths, without those that have none."""
+    """Return pairs of a stated probability and whether it came true, grouped by tenths; tenths without any are left
+    out."""
     tenths: dict[int, list[float]] = {}
     for probability, true in pairs:
         tenths.setdefault(min(int(probability * _BINS), _BINS - 1), []).append(true)

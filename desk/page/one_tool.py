@@ -33,7 +33,7 @@ _LATEST: Final = 20_000
 
 
 class Version(Struct, frozen=True):
-    """One definition that the tool had, and how it differs from the one before."""
+    """One earlier or present definition of a tool, and how it differs from the one before."""
 
     hash: str
     first_seen: float

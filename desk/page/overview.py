@@ -47,7 +47,7 @@ _Z: Final = 1.959964
 
 
 class Day(Struct, frozen=True):
-    """What models needed on one day, and where it was."""
+    """How many tools models needed on one day, by where they found them."""
 
     day: date
     listed: int
@@ -125,17 +125,17 @@ class OverviewPage(Struct, frozen=True):
 
     @property
     def headline(self) -> str:
-        """How many misses there are."""
+        """How many misses there are, in words."""
         return plural(self.misses, "miss")
 
     @property
     def kinds(self) -> str:
-        """How many of them are of tools, of searches and of wrong names."""
+        """How many misses are of tools, of searches and of wrong names, in words."""
         return say_counts(self.missed)
 
     @property
     def calls(self) -> str:
-        """How many calls there were, and what became of them."""
+        """How many calls there were and what became of them, in words."""
         return say_calls(self.total.calls, self.total.refused, self.total.failed)
 
     @property
@@ -154,12 +154,12 @@ class OverviewPage(Struct, frozen=True):
 
     @property
     def lost(self) -> int:
-        """Misses after which nothing was called."""
+        """How many misses were not followed by any call."""
         return _count_lost(self.missed)
 
     @property
     def most(self) -> int:
-        """What was needed on the busiest day."""
+        """The most needs of any day."""
         return max((day.needs for day in self.days), default=0)
 
 

@@ -37,7 +37,7 @@ _TAGS: Final = {GONE: "del", NEW: "ins"}
 
 
 class Words(Struct, frozen=True):
-    """What causes, events and conditions of servers mean, as the commands say it too."""
+    """The words for causes, events and conditions of servers, the same as in the commands."""
 
     causes: Mapping[Cause, str]
     noticed: Mapping[Noticed, str]

@@ -47,7 +47,7 @@ async def serve_page(config: Config, words: Words, port: int, tell: Callable[[st
 
 
 class Behind:
-    """The page behind a proxy, which says with each request who looks."""
+    """The page as a proxy serves it: each request says who looks."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

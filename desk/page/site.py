@@ -50,7 +50,8 @@ Show = Callable[[Request, Viewer], Response]
 
 
 class Later(Struct, frozen=True):
-    """A command whose answer takes seconds, and the address, relative to that of the form, which shows it."""
+    """An answer to a form whose command takes seconds: the command, and the address that will show its result, relative
+    to that of the form."""
 
     arguments: tuple[str, ...]
     address: str
@@ -60,7 +61,8 @@ Act = Callable[[Request, Viewer, Form], Response | Later]
 
 
 class Notes:
-    """What buttons did, for the page that follows; an address names a note, so that nobody else can write one."""
+    """Keeps the messages that buttons leave for the next page. An address names a message by its key, so that a link
+    cannot make up one."""
 
     def __init__(self) -> None:
         self._notes: OrderedDict[str, str] = OrderedDict()

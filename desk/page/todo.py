@@ -24,7 +24,7 @@ _AGAIN: Final = "foretool doctor tries all of them again"
 
 
 class Todo(Struct, frozen=True):
-    """One thing to do."""
+    """One task for the user on the first page."""
 
     what: str
     why: str = ""

@@ -50,7 +50,7 @@ Progress = Callable[[float], None]
 
 
 class Recorded(Struct, frozen=True):
-    """What the log says of the time of the tasks that are played, per task."""
+    """What the recorded tasks took when they happened, per task."""
 
     misses: float
     discoveries: float
@@ -85,7 +85,7 @@ class Replays:
 
     @property
     def now(self) -> list[PlayedTask]:
-        """The tasks under the config in force."""
+        """The tasks, as played under the config in force."""
         if self._now is None:
             self._now = self.play(self._config)
         return self._now
@@ -97,7 +97,7 @@ class Replays:
 
     @cached_property
     def recorded(self) -> Recorded:
-        """What the log says of these tasks."""
+        """What these tasks took when they happened."""
         if not self.tasks:
             return Recorded(0.0, 0.0)
         since, sessions = self.tasks[0].episode.at - 60.0, {each.session.key for each in self.tasks}

@@ -46,7 +46,7 @@ class OpenedEncoders:
         self._kept: VectorStore | None = None
 
     def close(self) -> None:
-        """Stop to embed ahead, and keep what was embedded where the store can be written."""
+        """Stop embedding ahead, and save what was embedded if the store can be written."""
         for weights, encoders in self._opened.values():
             for one, encoder in zip(weights, encoders, strict=True):
                 encoder.close()
@@ -89,8 +89,8 @@ class OpenedEncoders:
 
 
 class Remembering:
-    """An encoder that embeds each text once, since two configs read the same tasks; the `foreseen` texts in a thread,
-    as soon as the ones before them are wanted."""
+    """An encoder that embeds each text once, because two configs read the same tasks. A thread embeds the `foreseen`
+    texts ahead, as soon as those before them are used."""
 
     def __init__(
         self,

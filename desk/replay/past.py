@@ -38,7 +38,7 @@ TEXTS: Final = 5
 
 
 class Before(Struct, frozen=True):
-    """What had happened before the first task that is played. Each config that is tried begins with the same."""
+    """The calls and searches before the first played task, with which each tried config begins."""
 
     since: float
     """When that task began."""
@@ -61,7 +61,7 @@ def read_past(kept: Store, since: float) -> Before:
 
 
 class PastStore(Store):
-    """A store for `App`. `time` is the moment that it is the store of; the player moves it on."""
+    """An `App`'s store as it was at the moment `time`, which the player moves on."""
 
     def __init__(self, kept: Store, before: Before) -> None:
         super().__init__(open_past_database())
@@ -78,7 +78,7 @@ class PastStore(Store):
         self._seed(before)
 
     def now(self) -> float:
-        """Return the moment that this is the store of, in seconds since 1970."""
+        """Return the moment of which this is the store, in seconds since 1970."""
         return self.time
 
     def statistics(self) -> Statistics:

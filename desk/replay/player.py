@@ -51,7 +51,7 @@ _ANSWER_TOKENS: Final = 600
 
 
 class PlayedTask(Struct):
-    """What one task took."""
+    """What one task took under one config."""
 
     key: str
     """That of the episode."""
@@ -74,7 +74,7 @@ class PlayedTask(Struct):
 
 
 class NextLists:
-    """The lists that clients get next under one config: those that `foretool misses` and the page name."""
+    """The lists that new clients get under one config, as `foretool misses` and the page name them."""
 
     def __init__(self, config: Config, kept: Store, like: Search) -> None:
         """`like`: a search over the same tools."""
@@ -94,7 +94,7 @@ class NextLists:
 
 
 class Seat:
-    """One recorded session as a client that a proxy serves."""
+    """The client of one recorded session, as the played proxy sees it."""
 
     is_program = False
     """A program is played as if a model read its answers."""

@@ -29,7 +29,7 @@ MOST: Final = 1000
 
 
 class RecordedTask(Struct, frozen=True):
-    """One task of the log."""
+    """One task from the records, with its prompt, searches and calls."""
 
     episode: Episode
     session: SessionRecord
@@ -132,7 +132,7 @@ class NeededTools(Struct, frozen=True):
 
 
 class QuerySet(Struct, frozen=True):
-    """Queries, and how many could not be one."""
+    """Queries to measure with, and how many records could not be used as one."""
 
     queries: tuple[NeededTools, ...]
     wordless: int = 0
