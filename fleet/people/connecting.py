@@ -27,7 +27,7 @@ log = logging.getLogger("foretool.identity")
 
 
 class Connecting:
-    """Connects people with the servers that they have allowed foretool to reach for them."""
+    """Answers `connect_server`, by which people let foretool reach a server for them."""
 
     def __init__(
         self, config: LiveConfig, upstreams: UpstreamRegistry, grants: Callable[[], Grants],
@@ -129,7 +129,7 @@ def _say(exchange: Exchange, text: str) -> None:
 
 
 async def come_back(grants: Grants, query: str) -> tuple[int, bytes]:
-    """Answer a browser that comes back from an authorization server; return the status and the page."""
+    """Answer a browser that an authorization server has sent back; return the status and the page."""
     said = parse_qs(query) if len(query) <= MOST_QUERY else {}
     state, code, error = (said.get(key, [""])[0] for key in ("state", "code", "error"))
     try:

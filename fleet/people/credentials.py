@@ -40,17 +40,15 @@ MOST_SUBJECTS: Final = 4096
 
 
 class Subjects:
-    """The latest access token of each person who has called, in memory alone: it is what is traded.
-
-    `wanted` is set where a server needs it; otherwise nothing is kept.
-    """
+    """Keeps the latest access token of each person who calls, in memory, to be traded for tokens of servers. Keeps
+    nothing until a server needs it (`wanted`)."""
 
     def __init__(self) -> None:
         self.wanted = False
         self._latest: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
     def note(self, person: str, token: str, expires_at: float) -> None:
-        """Record a token that was believed."""
+        """Keep a token that was found valid."""
         if self.wanted:
             self._latest.pop(person, None)
             self._latest[person] = (token, expires_at)
@@ -91,18 +89,19 @@ class CredentialError(Exception):
 
 
 class TokenSource(Protocol):
-    """Knows how a person gets a token for one server."""
+    """Gets the token of a person for one server, in one of two ways: by trading the caller's token, or from what the
+    person has allowed."""
 
     async def fetch(self, person: str, refused: str) -> Issued:
         """Return a token other than the one that the server has refused. Raises `CredentialError`."""
         ...
 
     def holds(self, person: str) -> bool:
-        """Return whether a token that was fetched may still be used, whatever it says of its end."""
+        """Return whether a token fetched earlier may still be used, apart from its expiry."""
         ...
 
     def stamp(self, person: str) -> object:
-        """Return what changes when it is worth trying again, such as another token of the caller."""
+        """Return a value that changes when asking again may succeed, such as the latest token of the caller."""
         ...
 
 
@@ -138,7 +137,7 @@ class _Kept(Struct, eq=False):
 
 
 class Credentials:
-    """The tokens of all people for one server."""
+    """Keeps the tokens of all people for one server, and renews them."""
 
     def __init__(self, server: str, source: TokenSource) -> None:
         self.server = server
@@ -177,7 +176,7 @@ class Credentials:
         return is_old
 
     def forget(self, person: str) -> None:
-        """Forget what a person has: they have disconnected."""
+        """Forget the tokens of a person who has disconnected."""
         self._kept.pop(person, None)
 
     def redact(self, person: str, text: str) -> str:
@@ -186,7 +185,7 @@ class Credentials:
         return text if kept is None else kept.hidden.redact(text)
 
     async def close(self) -> None:
-        """Stop asking."""
+        """Cancel the requests for tokens that are under way."""
         tasks = [kept.trading for kept in self._kept.values() if kept.trading is not None]
         for task in tasks:
             task.cancel()
@@ -266,7 +265,7 @@ async def ask_for_token(entry: PerUserEntry, wanted: Mapping[str, str], post: Po
 async def post_as_client(
     entry: PerUserEntry, url: str, wanted: Mapping[str, str], post: Post
 ) -> tuple[int, dict[str, Any]]:
-    """Send a form, and show that we are the client of the config. Raises `CredentialError`."""
+    """Send a form to the token endpoint, with the client's id and secret from the config. Raises `CredentialError`."""
     headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
     form = dict(wanted)
     if entry.private_key:

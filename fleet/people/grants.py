@@ -61,7 +61,7 @@ log = logging.getLogger("foretool.identity")
 
 
 class Grant(Struct, frozen=True):
-    """What one person has at one server."""
+    """What one person has allowed foretool to do at one server."""
 
     access_token: str
     expires_at: float
@@ -92,7 +92,7 @@ class _Consent(Struct, frozen=True):
 
 
 class Consents:
-    """What people are asked at the moment, in the database as well; each is taken once."""
+    """The consents that people are being asked for now. They are in the database, and each is taken once."""
 
     def __init__(self, store: Callable[[], Store], seals: Callable[[], Seals]) -> None:
         self._store = store
@@ -271,8 +271,8 @@ class Grants:
             return None
 
     async def end_all(self, found: Sequence[SealedGrant]) -> Counter[tuple[str, str]]:
-        """End the tokens of grants that were deleted, of as many as `ALL_S` suffices for. Returns how many may go on,
-        by server and reason."""
+        """End the tokens of deleted grants at their authorization servers, for at most `ALL_S` seconds. Returns how
+        many may still be valid, by server and reason."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def end(each: SealedGrant) -> str:

@@ -44,7 +44,7 @@ class _Answer(Struct, frozen=True):
 
 
 class OpaqueTokens(ConfiguredIssuer):
-    """The authorization server of a config that is asked about each token."""
+    """Identifies people by asking the authorization server about each token."""
 
     def __init__(
         self, entry: AccessEntry, profiles: Collection[str], subjects: Subjects | None = None, post: Post | None = None

@@ -160,7 +160,7 @@ class ConfiguredIssuer:
         return found
 
     def again(self, identity: Identity) -> Identity | None:
-        """Return what somebody may do by the config in force, None if the token is not believed any more."""
+        """Return what this person may do by the config in force; None if their token is no longer valid."""
         said = identity.claims
         audience = said.get("aud")
         audiences = audience if isinstance(audience, list) else [audience]

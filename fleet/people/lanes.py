@@ -60,7 +60,7 @@ class PersonAuthorizer:
 
 
 class Lane(Upstream):
-    """The connection of one person to one server."""
+    """The upstream of one person at one server, connected with that person's token."""
 
     is_personal = True
     comes_back = False
@@ -75,7 +75,8 @@ class Lane(Upstream):
 
 
 class PersonalUpstream(Upstream):
-    """Stands for a server that nobody reaches without a token of their own."""
+    """The upstream of a server that each person reaches with a token of their own. It has a `Lane` for each person and
+    no connection itself."""
 
     is_personal = True
     comes_back = False
@@ -119,10 +120,10 @@ class PersonalUpstream(Upstream):
             lane.notify(era, method, params)
 
     def start(self, era: Era) -> None:
-        """Do nothing: there is nobody to reach it for."""
+        """Do nothing: without a person there is no token to connect with."""
 
     def rest(self) -> None:
-        """Do nothing: it does not run."""
+        """Do nothing: it has no process."""
 
     def relist_all(self) -> None:
         for lane in self._lanes.values():
@@ -155,7 +156,7 @@ class PersonalUpstream(Upstream):
 
 
 class PersonalHost:
-    """Takes what the connection of one person reports, and lets nothing of it go to others."""
+    """Takes what one person's connection reports, and keeps it from others."""
 
     def __init__(self, host: Host, on_tools: Callable[[Lane, Any], None], wake: Callable[[Upstream], None]) -> None:
         self._host = host

@@ -58,7 +58,7 @@ class _Server:
 
 
 class PersonalTools:
-    """Knows what each person was listed."""
+    """Keeps which tools each server with personal tokens has listed to whom."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -68,7 +68,7 @@ class PersonalTools:
         self._told: set[tuple[str, str]] = set()
 
     def take_in(self, server: str, person: str, definitions: Sequence[Raw]) -> list[Raw]:
-        """Record the list of one person; return the definitions for the catalog, one for each name."""
+        """Record the list of one person. Returns one definition of each name, for the catalog."""
         known = self._servers.setdefault(server, _Server())
         known.replace(person, self._catalog.reader.read_texts(server, definitions))
         # What nobody has listed since this process began stays: it is shown to nobody, and its words were approved.
@@ -84,7 +84,7 @@ class PersonalTools:
         return [Raw(chosen[name]) for name in held]
 
     def sees(self, person: str, tool: Tool) -> bool:
-        """Return whether the server of a tool has listed it to a person as the catalog has it."""
+        """Return whether a tool was listed to a person with the same definition as the catalog has."""
         known = self._servers.get(tool.upstream)
         listed = known.by_person.get(person) if known is not None and person else None
         own = listed.get(tool.name) if listed is not None else None

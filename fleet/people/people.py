@@ -65,7 +65,7 @@ class People:
     # -- servers that each person reaches with a token of their own
 
     def make_upstream(self, server: Server) -> Upstream:
-        """Return what stands for such a server."""
+        """Return the upstream of a server that each person reaches with a token of their own."""
         assert server.per_user is not None
         self._listed.forget(server.name)
         source: TokenSource
@@ -121,7 +121,7 @@ class People:
         return await come_back(self._grants, query) if self._wants_consent() else None
 
     def tick(self) -> None:
-        """End what people have allowed and nobody has confirmed in time."""
+        """End consents that were given and not confirmed in time."""
         self._unconfirmed.tick()
 
     async def stop(self) -> None:

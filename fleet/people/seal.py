@@ -29,7 +29,7 @@ _HEAD: Final = len(_VERSION) + _NAME + _NONCE
 
 
 class SealError(Exception):
-    """A text does not open; the message is one line without any of it."""
+    """A text cannot be decrypted; the message is one line without any of it."""
 
 
 def read_key(written: str) -> bytes:
@@ -45,14 +45,14 @@ def read_key(written: str) -> bytes:
 
 
 class Seals:
-    """The keys of a config, the one that seals first."""
+    """Encrypts and decrypts texts with the keys of a config; the first key encrypts."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._names = [hashlib.sha256(b"foretool seal" + key).digest()[:_NAME] for key in keys]
         self._keys = {name: AESGCM(key) for name, key in zip(self._names, keys, strict=True)}
 
     def seal(self, text: bytes, *belongs: str) -> bytes:
-        """Return a text sealed with the first key. `belongs`: what it is of."""
+        """Return a text encrypted with the first key. `belongs`: what the text is about; `open` needs the same."""
         if not self._names:
             raise SealError("no key seals it: set seal_keys")
         head = _VERSION + self._names[0]
@@ -60,7 +60,7 @@ class Seals:
         return head + nonce + self._keys[self._names[0]].encrypt(nonce, text, head + _bind(belongs))
 
     def open(self, sealed: bytes, *belongs: str) -> bytes:
-        """Return the text. Raises `SealError` for one that is not as it was sealed, or with a key that is gone."""
+        """Return the decrypted text. Raises `SealError` for one that was changed, or whose key is gone."""
         head, nonce = sealed[: len(_VERSION) + _NAME], sealed[len(_VERSION) + _NAME : _HEAD]
         key = self._keys.get(head[len(_VERSION) :])
         if head[: len(_VERSION)] != _VERSION or len(nonce) != _NONCE:
@@ -73,7 +73,7 @@ class Seals:
             raise SealError("it is not as it was sealed") from None
 
     def is_current(self, sealed: bytes) -> bool:
-        """Return whether a text is sealed with the key that seals now."""
+        """Return whether a text is encrypted with the first key."""
         return bool(self._names) and sealed[len(_VERSION) : len(_VERSION) + _NAME] == self._names[0]
 
     def __repr__(self) -> str:

@@ -58,7 +58,7 @@ def has_tables(address: ServerAddress, patience_s: int) -> bool:
 
 
 def find_change_mark(address: ServerAddress) -> tuple[Any, ...]:
-    """Return what differs after something was written. Raises `StorageError`."""
+    """Return a value that differs after each write to the database. Raises `StorageError`."""
     connection = connect(address, 1000, 5, 5.0)
     try:
         return tuple(psycopg.Cursor(connection).execute(_CHANGES).fetchall()[0])

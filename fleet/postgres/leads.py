@@ -35,7 +35,7 @@ _LONGEST: Final = 63
 
 
 class ServerLead(Lead):
-    """The right to do one kind of work for a database."""
+    """A lead that is a lock in the database."""
 
     def __init__(
         self, connection: Callable[[], TimedConnection | None], explain: Callable[[Exception], StorageError], work: str

@@ -73,7 +73,7 @@ class ReplicaStore(Subject):
     # -- sessions
 
     def save(self, session: LiveSession) -> int:
-        """Keep a session, or what has changed of it; return its revision."""
+        """Write a session, or what has changed of it; return its new revision."""
         row = (
             session.ident, session.session, session.principal, session.profile, session.memo, session.reader,
             session.used_at,
@@ -85,8 +85,8 @@ class ReplicaStore(Subject):
         return LiveSession(*row) if row else None
 
     def set_reader(self, ident: bytes, reader: str, sender: str) -> None:
-        """Note that a replica carries what belongs to no request of a session; with "", that `sender` no longer
-        does."""
+        """Record that replica `reader` carries what belongs to no request of a session; with "", that `sender` no
+        longer does."""
         sql = "UPDATE live_sessions SET reader = ? WHERE ident = ? AND (? <> '' OR reader = ?)"
         self._database.run(sql, (reader, ident, reader, sender))
 
@@ -96,7 +96,7 @@ class ReplicaStore(Subject):
         return int(row[0]) if row else 0
 
     def touch(self, idents: Sequence[bytes], at: float) -> None:
-        """Note that sessions were used."""
+        """Record that sessions were used at this time."""
         self._database.write_all("UPDATE live_sessions SET used_at = ? WHERE ident = ?", [(at, one) for one in idents])
 
     def end(self, ident: bytes) -> bool:
@@ -134,7 +134,7 @@ class ReplicaStore(Subject):
     # -- letters
 
     def post(self, letter: Letter) -> None:
-        """Say something to other replicas."""
+        """Send a letter to other replicas."""
         said = _encode(letter)
         if len(said) > _LONGEST:
             id = self._database.insert("INSERT INTO letters (data, at) VALUES (?, ?)", (said, time.time()))

@@ -30,7 +30,7 @@ release, and are refused."""
 
 
 def add_first_probability(run: Run) -> None:
-    """Keep how likely the first match of a search was held to be right."""
+    """Keep the probability that the first match of a search is right, as the gate stated it."""
     run("ALTER TABLE discoveries ADD COLUMN first_probability double precision")
 
 

@@ -37,7 +37,7 @@ log = logging.getLogger("foretool.replica")
 
 
 class Shared:
-    """What one session has with the other replicas."""
+    """The part of one session that all replicas share, and the key that seals it."""
 
     def __init__(self, session_id: str) -> None:
         secret = session_id.encode()
@@ -58,7 +58,7 @@ class Shared:
         return nonce + self._box.encrypt(nonce, data, about.encode())
 
     def open(self, sealed: bytes, about: str) -> bytes | None:
-        """Return what was sealed about this, None where it was not this session that did."""
+        """Return the text that was sealed for this purpose; None if it was not sealed by this session."""
         try:
             return self._box.decrypt(sealed[:_NONCE], sealed[_NONCE:], about.encode())
         except (InvalidTag, ValueError):
@@ -92,12 +92,12 @@ class Replica:
     # -- letters
 
     def post(self, kind: str, shared: Shared, data: bytes = b"", to: str = "") -> None:
-        """Say something about a session to other replicas; what cannot be said now is not said."""
+        """Send a letter about a session to other replicas. It is dropped if the database cannot take it now."""
         with contextlib.suppress(StorageError):
             self.store.post(Letter(kind, self.id, to, shared.ident, shared.seal(data, kind)))
 
     def is_alive(self, replica: str) -> bool:
-        """Return whether another replica runs; while nobody knows, it does."""
+        """Return whether another replica runs. Returns True while that cannot be found out."""
         try:
             return self.store.is_alive(replica)
         except StorageError:
@@ -106,7 +106,8 @@ class Replica:
     # -- events
 
     def keep(self, shared: Shared, stream: str, number: int, data: bytes, last: bool, save: Callable[[], None]) -> None:
-        """Keep an event before it goes out; `save` is called before that. Call it before whoever sends it is woken."""
+        """Write an event to the database before it is sent; `save` is called before that. Call it before whoever sends
+        the event is woken."""
         self._savers[shared.ident] = save
         if len(data) <= MOST_EVENT:
             sealed = shared.seal(data, f"{stream}.{number}")
@@ -133,7 +134,7 @@ class Replica:
         self._events, self._size = [], 0
 
     def tick(self, idle_s: float) -> None:
-        """Try again what could not be written, and remove what is old; called about once a second."""
+        """Write again what could not be written, and remove old records; called about once a second."""
         if self._events:
             self.flush()
         if time.monotonic() - self._cleaned_at > CLEAN_S:

@@ -47,7 +47,7 @@ _AWAY: Final = "this replica does not know the session and cannot reach the data
 
 
 class SharedSessions:
-    """Keeps the sessions of this replica where others find them, and takes over theirs."""
+    """Shares the legacy sessions of this process with its replicas, and continues theirs."""
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -60,7 +60,7 @@ class SharedSessions:
         replica.take = self._take
 
     async def run(self) -> None:
-        """Take letters until cancelled."""
+        """Receive letters of other replicas until cancelled."""
         await self.replica.run()
 
     # -- coming and going
@@ -88,7 +88,7 @@ class SharedSessions:
         return None if memo is None else (found, memo)
 
     def adopt(self, session: TransportSession, found: tuple[LiveSession, bytes]) -> None:
-        """Go on with a session of other replicas."""
+        """Continue a session that another replica has begun."""
         kept, memo = found
         session.front.resume(memo)
         session.events.primes = session.front.version >= "2025-11-25"
@@ -96,7 +96,7 @@ class SharedSessions:
         session.shared.memo = session.front.memo()
 
     def follow(self, session: TransportSession) -> bool:
-        """Record what other replicas have changed of a session; return False if it has ended."""
+        """Take over what other replicas have changed of a session; return False if it has ended."""
         shared = session.shared
         if not shared.revision:
             return True  # the database does not have it yet
@@ -114,7 +114,7 @@ class SharedSessions:
         return True
 
     def save(self, session: TransportSession) -> None:
-        """Keep what has changed of a session."""
+        """Write what has changed of a session to the database."""
         shared = session.shared
         memo = session.front.memo()
         if shared.revision and memo == shared.memo:
@@ -162,7 +162,7 @@ class SharedSessions:
     # -- streams
 
     def tag(self, ident: Id) -> str:
-        """Return what the name of a stream says of its request, so that any replica can answer it."""
+        """Return the part of a stream's name that identifies its request, by which any replica can answer it."""
         written = base64.urlsafe_b64encode(jsonrpc.encode(ident)).decode()
         return f"~{written}" if len(written) <= _LONGEST_TAG else ""
 
@@ -171,7 +171,7 @@ class SharedSessions:
             self.replica.keep(session.shared, stream, number, data, last, partial(self.save, session))
 
     def resume(self, session: TransportSession, event_id: str) -> Stream | None:
-        """Return the stream of an event that another replica has sent, None if there can be none."""
+        """Return the stream of an event that another replica has sent, to be continued; None if there can be none."""
         name, after = split_event_id(event_id)
         owner, _, rest = name.partition("-")
         if not rest or owner == self.replica.id:
@@ -235,7 +235,7 @@ class SharedSessions:
     # -- what belongs to no request
 
     async def carry(self, session: TransportSession, sending: Awaitable[None]) -> None:
-        """Send what belongs to no request to the client, for all replicas, while `sending` lasts."""
+        """While `sending` lasts, send the client whatever any replica has for it that belongs to no request."""
         self._set_reader(session, self.replica.id)
         try:
             await sending
@@ -250,7 +250,7 @@ class SharedSessions:
         self.replica.post("reader", session.shared, reader.encode())
 
     def send_unasked(self, session: TransportSession, data: bytes) -> None:
-        """Send what belongs to no request, by way of the replica that carries the stream for it."""
+        """Send a message that belongs to no request, through the replica that carries the stream for these."""
         stream, reader = session.events.standalone, session.shared.reader
         if reader in ("", self.replica.id) or stream.is_carried:
             stream.send(data)
@@ -263,7 +263,7 @@ class SharedSessions:
     # -- letters
 
     def pass_on(self, session: TransportSession, message: Message) -> None:
-        """Tell other replicas what the client has said about a request, or answered, that may be theirs."""
+        """Pass to other replicas a notification or an answer of the client that may be meant for them."""
         if message.method != "notifications/initialized":
             self.replica.post("message", session.shared, jsonrpc.encode(message))
 

@@ -52,7 +52,7 @@ class Metrics(Observer):
         self._writing = asyncio.Lock()
 
     def attach(self, app: App) -> None:
-        """Say from now on also what is so in this proxy."""
+        """Include the state of this proxy in the metrics from now on."""
         self._state = _State(app)
 
     async def write(self, accepted: str) -> tuple[bytes, str]:

@@ -39,11 +39,12 @@ log = logging.getLogger("foretool.telemetry")
 
 
 class Unsuitable(Exception):
-    """Telemetry cannot be sent as the environment says. The message is one line."""
+    """The environment asks for telemetry in a way that is not supported. The message is one line."""
 
 
 class Sender:
-    """The providers of one process; they are nobody else's, so a program that uses foretool keeps its own."""
+    """Sends traces and metrics of one process. It registers nothing globally, so a program that uses foretool keeps its
+    own."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         """Raises `Unsuitable`."""

@@ -45,17 +45,17 @@ def shorten(text: str, most: int = MOST_TEXT) -> str:
 
 
 def name_method(method: str) -> str:
-    """Return a method of MCP, or the one name for all others."""
+    """Return a method of MCP, or one common name for all others."""
     return method if method in conventions.METHODS else conventions.OTHER
 
 
 def name_error(kind: str) -> str:
-    """Return a code of the protocol, or one of the few other failures; one name for all other codes."""
+    """Return the name of an error code or failure, or one common name for codes that are not the protocol's."""
     return kind if kind in conventions.ERRORS else conventions.OTHER
 
 
 class ToolNames:
-    """Keeps the tools apart that metrics name. `exists` tells whether anything has a tool of this name: clients may
+    """Chooses the tool names that metrics show. `exists` tells whether a tool of this name exists, because clients may
     call any name."""
 
     def __init__(self, exists: Callable[[str], bool]) -> None:
@@ -63,7 +63,7 @@ class ToolNames:
         self._known: set[str] = set()
 
     def label(self, name: str) -> str:
-        """Return the name, or the one name for all others."""
+        """Return the name, or one common name for tools beyond the limit and names that no tool has."""
         if name in self._known:
             return name
         if len(self._known) < MOST_TOOLS and len(name) <= MOST_TEXT and self._exists(name):

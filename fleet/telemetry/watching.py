@@ -24,10 +24,10 @@ log = logging.getLogger("foretool.telemetry")
 
 
 class TelemetryWatch:
-    """Watches one proxy, which it makes of other parts."""
+    """Makes a proxy with traces and metrics, from parts that record them."""
 
     def __init__(self, config: Config, *, http: bool) -> None:
-        """`http`: whether somebody can ask for `/metrics`."""
+        """`http`: whether the proxy serves HTTP, so that `/metrics` can be read."""
         self._parts = Parts()
         self._request_type = HttpRequest
         self._live = LiveConfig(config)
@@ -44,12 +44,12 @@ class TelemetryWatch:
 
     @property
     def http(self) -> dict[str, Any]:
-        """What an `HttpServer` gets in addition."""
+        """The arguments that an `HttpServer` gets in addition."""
         write = self._metrics.write if self._metrics is not None else None
         return {"request_type": self._request_type, "metrics": write}
 
     def make(self, config: Config, store: Store) -> App:
-        """Make the proxy that is watched."""
+        """Make the watched proxy."""
         self._app = app = App(config, store, parts=self._parts)
         self._live = app.live
         if self._metrics is not None:
@@ -57,7 +57,7 @@ class TelemetryWatch:
         return app
 
     def end(self) -> None:
-        """Send what is left. Returns after `sending.FLUSH_S` at the latest."""
+        """Send what is not sent yet. Takes `sending.FLUSH_S` at most."""
         if self._sender is not None:
             self._sender.end()
 
