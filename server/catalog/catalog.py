@@ -36,13 +36,14 @@ log = logging.getLogger("foretool.catalog")
 
 
 def admit_all(tools: Sequence[Tool], text: str) -> Steps[tuple[Sequence[Tool], str]]:
-    """The gate where nothing is judged."""
+    """Let every tool and text through: the gate where no approvals are asked for."""
     yield
     return tools, text
 
 
 class ServerTexts:
-    """What is said of each server: in the config, by the server itself, and in the words of a task that names it."""
+    """The texts about each server: the description in the config, the `instructions` that it sent, and the words by
+    which a task may name it."""
 
     def __init__(self) -> None:
         self._entries: Mapping[str, Server] = {}
@@ -130,7 +131,7 @@ class Catalog:
 
     @property
     def version(self) -> int:
-        """Goes up with every change."""
+        """A number that goes up with every change of the catalog."""
         return self.now.version
 
     def tools(self) -> list[Tool]:
@@ -145,7 +146,8 @@ class Catalog:
         return self.now.of(upstream)
 
     def listed(self, upstream: str) -> list[Tool]:
-        """Return the tools of one server as it lists them: approvals and the store keep these."""
+        """Return the tools of one server as it sent them, without the user's names and texts. Approvals and the store
+        keep these."""
         return self.now.server(upstream).listed
 
     def get(self, tool: ToolId) -> Tool | None:
@@ -176,7 +178,7 @@ class Catalog:
 
     @property
     def overrides(self) -> Overrides:
-        """What the user writes in place of the servers' words."""
+        """The names and texts that the user gives tools in place of the servers' own."""
         return self._naming.overrides
 
     @property
@@ -223,7 +225,7 @@ class Catalog:
         return (*said, *self.overrides.problems(upstream, self.listed(upstream), excluded))
 
     def note_problems(self, upstream: str, list_name: str, problems: Sequence[str]) -> None:
-        """Keep what is wrong with a list of a server that holds no tools."""
+        """Record what is wrong with one of a server's lists other than that of its tools."""
         if self._problems.note(upstream, list_name, problems):
             _log_problems(upstream, problems)
 

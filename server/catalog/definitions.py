@@ -44,7 +44,7 @@ class ListedTools(Struct):
 
 
 class ListProblems:
-    """What is wrong with each list of each server."""
+    """Keeps what is wrong with each list of each server."""
 
     def __init__(self) -> None:
         self._by_list: dict[str, dict[str, Sequence[str]]] = {}
@@ -70,7 +70,7 @@ def shorten_problems(problems: Sequence[str]) -> tuple[str, ...]:
 
 
 class DefinitionReader:
-    """Reads the tools of servers under one reading of the config."""
+    """Turns the definitions that servers list into tools, by the config as it is at one time."""
 
     def __init__(self, entries: Sequence[Server]) -> None:
         self._entries = {entry.name: entry for entry in entries}
@@ -80,7 +80,7 @@ class DefinitionReader:
         """By server, `ListedTools.by_text` of its last list."""
 
     def hide_credentials(self, data: bytes) -> bytes:
-        """Return what a server says without the credentials of any server: it may repeat its environment."""
+        """Return a text of a server without the credentials of any server: it may repeat its environment."""
         for secrets in self._secrets:
             data = secrets.hide_credentials(data)
         return data
@@ -93,8 +93,9 @@ class DefinitionReader:
         self, server: str, definitions: Sequence[Raw], names: Mapping[str, ToolId],
         plain_name: Callable[[str, str], str],
     ) -> Steps[ListedTools]:  # fmt: skip
-        """Read definitions one by one. Those that were in the last list too were read then. `names`: by the server's
-        own names, the exposed ones of the tools that it had; the others get their plain names."""
+        """Return the tools of a server's list, in steps. A definition that was in the last list too is not decoded
+        again. `names`: the exposed names of the tools that it had, by the server's own names; new tools get their plain
+        names."""
         listed, last = ListedTools(), self._last.get(server, {})
         for position, definition in enumerate(definitions, 1):
             yield

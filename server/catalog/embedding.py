@@ -71,9 +71,8 @@ log = logging.getLogger("foretool.embedding")
 
 
 class KeptVectors:
-    """The vectors of tools, by the encoder's key and the hash of their text: in the store, and in memory while the
-    store refuses them. A full disk is no reason to rank by words alone: what is embedded then serves until the proxy
-    ends, and is kept as soon as the store takes it."""
+    """The vectors of tools' texts: in the store, and in memory while the store refuses them. On a full disk, search by
+    meaning then works until the proxy ends, and what was embedded is saved as soon as the store takes it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -83,14 +82,14 @@ class KeptVectors:
         """Why it did, the last time; "" while it takes everything."""
 
     def missing(self, encoder: str, digests: Collection[bytes]) -> set[bytes]:
-        """Return which of these texts have no vector of this encoder; from any thread."""
+        """Return the hashes of which no vector by this encoder is known; from any thread."""
         missing = set(digests)
         with suppress(StorageError):
             missing = self._store.vectors.missing(encoder, digests)
         return missing.difference(self._unsaved.get(encoder, ()))
 
     def load(self, encoder: str, digests: Collection[bytes]) -> dict[bytes, bytes]:
-        """Return those of these vectors that there are; from any thread."""
+        """Return the known vectors by hash; from any thread."""
         unsaved = self._unsaved.get(encoder, {})
         found = {digest: unsaved[digest] for digest in digests if digest in unsaved}
         with suppress(StorageError):
@@ -144,7 +143,7 @@ class Embedder(BackgroundWork):
 
     @property
     def is_possible(self) -> bool:
-        """Whether encoders are to take part, and nothing is known that prevents it."""
+        """Whether the settings choose encoders and none is known to fail."""
         return self._settings.encoder != "none" and not self.problem and len(self._catalog) > 0
 
     def ready_in(self) -> float | None:
@@ -157,7 +156,7 @@ class Embedder(BackgroundWork):
 
     @property
     def query_keys(self) -> tuple[str, ...]:
-        """The keys of kept vectors of queries, one for each encoder that ranks, in their order."""
+        """The keys under which vectors of queries are stored, one for each encoder in use, in their order."""
         return tuple(each.query_key for each in self._weights or ()) if self._ensemble is not None else ()
 
     def configure(self, settings: Settings) -> None:
@@ -386,7 +385,7 @@ class Embedder(BackgroundWork):
 
 
 def texts_to_embed(corpus: Corpus, catalog: Catalog) -> Iterator[tuple[bytes, str, Document]]:
-    """Yield of each tool the hash of its embedded text, that text, and the tool as it is ranked."""
+    """Yield for each tool the hash of the text to embed, that text, and the tool's document."""
     from foretool.retrieval.corpus import digest
     from foretool.retrieval.document import embedded_text
 
@@ -421,7 +420,7 @@ def _may_lead(lead: Lead) -> bool:
 
 
 def find_weights(settings: Settings) -> tuple[Weights, ...]:
-    """Return the weights of the encoders that the settings choose. Raises `EncoderError` if one is not installed."""
+    """Return the encoders that the settings choose. Raises `EncoderError` if one is not installed."""
     from foretool.retrieval.encoders import Endpoint, resolve_weights
 
     return resolve_weights(settings.encoder, Endpoint(settings.encoder_url, settings.encoder_key))

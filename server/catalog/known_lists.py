@@ -9,9 +9,10 @@ from foretool.storage.store import Store
 
 
 def find_known(store: Store, servers: Iterable[Server]) -> dict[str, str]:
-    """Return by name the fingerprint under which the store has each server: its own, else the latest of a server of
-    this name that runs the same, else its own, of which nothing is known. Where the user approves what is seen first,
-    it is the server's own: another program of that name is not approved yet. May raise `StorageError`."""
+    """Return for each server, by name, under which fingerprint its last known list is stored: its own; else that of the
+    latest server of this name that runs the same program; else its own, under which nothing is stored. May raise
+    `StorageError`. Where the user approves what is seen first, only its own counts: a program under another fingerprint
+    has not been approved."""
     known, alike = dict[str, str](), list[tuple[str, str, str]]()
     for server in servers:
         known[server.name] = fingerprint(server)

@@ -19,8 +19,8 @@ from foretool.server.trust.text import one_line
 
 
 class PostError(Exception):
-    """The endpoint of a model gave no answer; the text says why in one line. `kind`: it cannot be reached now, its
-    address is not usable, or its answer is too large."""
+    """The endpoint of a model gave no answer; the text says why in one line. `kind` tells whether it cannot be reached
+    now, its address is unusable, or its answer is too large."""
 
     def __init__(self, kind: Literal["unreachable", "address", "size"], said: str) -> None:
         super().__init__(said)
@@ -45,7 +45,7 @@ class _Completion(Struct, frozen=True):
 
 
 class EndpointClient:
-    """Keeps connections to endpoints."""
+    """Sends questions to endpoints of models, over connections that stay open."""
 
     def __init__(self, most_bytes: int, timeout_s: float | None = None) -> None:
         import httpx2  # 0.1 s, which only a config with an endpoint pays
@@ -87,11 +87,11 @@ def read_completion(body: bytes) -> tuple[str, int]:
 
 
 def answer_form(name: str, member: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the `response_format` of an object with one member."""
+    """Return the `response_format` that asks for an object with one member."""
     form = {"type": "object", "properties": {member: schema}, "required": [member], "additionalProperties": False}
     return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": form}}
 
 
 def quote_body(body: bytes, characters: int) -> str:
-    """Return the beginning of an answer in one line."""
+    """Return the beginning of an answer, in one line."""
     return one_line(body[:2_000].decode("utf-8", "replace"), characters) or "nothing"

@@ -37,7 +37,7 @@ log = logging.getLogger("foretool.models")
 
 
 class OpenedModels(Struct, frozen=True):
-    """The models that serve, where each came from, and in words why others do not serve."""
+    """The models that are in use, the record of each, and why others are not."""
 
     learned: LearnedModels | None
     served: dict[str, Artifact]
@@ -89,7 +89,7 @@ def install_models(search: Search, store: Store) -> tuple[str, ...]:
 
 
 def install_wordings(search: Search, store: Store) -> None:
-    """Rank with what language models have answered about tools (`server.enrichment`). Raises `StorageError`."""
+    """Rank with the wordings that a language model wrote for tools (`learning.enrichment`). Raises `StorageError`."""
     search.install_wordings(read_wordings(store))
 
 
@@ -106,8 +106,8 @@ def read_models(store: Store) -> dict[str, Candidates]:
 
 
 def open_models(kept: Mapping[str, Candidates]) -> OpenedModels:
-    """Open the first usable candidate of each kind, which imports what its method needs. Never raises for a bad model:
-    `problems` says what is wrong with it."""
+    """Open for each kind the first model that works, importing what its method needs. Never raises: `problems` says
+    what is wrong with the others."""
     if not kept:
         return OpenedModels(None, {}, ())
     try:

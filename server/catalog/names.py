@@ -78,7 +78,7 @@ def plain_part(text: str) -> str:
 
 
 def digest_of(*parts: str) -> str:
-    """Return a few characters that tell these texts from others."""
+    """Return a short digest of these texts, to tell names apart that would be equal."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_DIGEST]
 
 
@@ -211,7 +211,7 @@ class Resolver:
         return next((self._names[key] for key in keys if self._may_mean(name, key[0])), None)
 
     def near(self, name: str, limit: int = OFFERED) -> list[ToolId]:
-        """Return the tools that a wrong name may mean, likeliest first."""
+        """Return the tools that a misspelled name may mean, likeliest first."""
         folded = self._fold_names()
         if same := folded.get(fold_name(name), []):
             return same[:limit]
@@ -251,7 +251,7 @@ def without_client_heads(name: str) -> tuple[str, ...]:
 
 
 class NameKeeper:
-    """Saves the names that the catalog gives for good, shortly after the answer that uses them."""
+    """Saves the names that the catalog has given for good, shortly after the answer that uses them."""
 
     def __init__(self, store: CatalogStore) -> None:
         self._store = store
@@ -291,7 +291,7 @@ class NameKeeper:
 
 
 def fold_name(name: str) -> str:
-    """Return a name without what people confuse: case and punctuation."""
+    """Return a name in lower case without punctuation, which people and models mix up."""
     return _between.sub("", name.lower())
 
 

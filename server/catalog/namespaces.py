@@ -34,7 +34,7 @@ _STEM: Final = 9
 
 
 class Gone(NamedTuple):
-    """Says why a name means no tool, although it belongs to a server."""
+    """Why a name that belongs to a server means no tool, and the way out."""
 
     upstream: str
     reason: str
@@ -54,7 +54,7 @@ class Gone(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the names given for good say of servers."""
+    """Which servers and prefixes the names that were given for good show."""
 
     prefixes: dict[str, dict[str, None]]
     """The prefixes that stood in names, each with its servers."""
@@ -105,7 +105,7 @@ class Namespaces:
         return self._prefixes.get(upstream, upstream)
 
     def bare(self) -> list[str]:
-        """Return the servers whose tools are exposed under their own names."""
+        """Return the servers without a prefix, whose tools are exposed under their own names."""
         return [name for name in self._entries if not self.prefix(name)]
 
     def split(self, name: str) -> tuple[str, str] | None:
@@ -237,7 +237,8 @@ def _see_prefixes(given: Mapping[ToolId, Key]) -> Seen:
 
 
 def lawful(given: Mapping[ToolId, Key]) -> dict[ToolId, Key]:
-    """Return the names without those that a server took by listing a tool as `prefix__tool`, as it once could."""
+    """Return the given names, without those that an older foretool let a server take by listing a tool named
+    `prefix__tool` with the prefix of another."""
     return {name: key for name, key in given.items() if not _is_taken(name, key[1])}
 
 

@@ -26,7 +26,7 @@ from foretool.storage.steps import Steps
 
 
 class ListChange(Struct):
-    """A new list of one server's tools, beside the one that it is to replace."""
+    """A server's new list of tools, compared with the list that it replaces."""
 
     old: list[Tool]
     """The list that is served until then."""
@@ -48,7 +48,7 @@ class ListChange(Struct):
 
 
 class Naming:
-    """Names the tools of a catalog under one reading of the config."""
+    """Gives the tools of a catalog their exposed names, by the config as it is at one time."""
 
     def __init__(
         self, entries: Sequence[Server], given: dict[ToolId, Key], prefixes: Mapping[str, str] | None,
@@ -106,7 +106,7 @@ class Naming:
     # -- a new list of one server
 
     def names_in_use(self, now: Snapshot) -> tuple[int, int]:
-        """Return what changes with the tools that are served and with the names that were given for good."""
+        """Return a value that is another one after each change of the served tools or of the names given for good."""
         return now.version, len(self.given)
 
     def compare(self, server: str, now: Snapshot, new: Iterable[Tool]) -> Steps[ListChange]:
@@ -182,7 +182,7 @@ def _with_widest(known: Tool | None, listed: Tool) -> Tool:
 
 
 class NameMeanings:
-    """The meanings of names in one version of the catalog."""
+    """Finds which tool each name means, for one version of the catalog."""
 
     def __init__(self, now: Snapshot, naming: Naming, excluded: Mapping[str, Set[str]]) -> None:
         """`excluded`: by server, the tools that it has and the config leaves out."""
@@ -209,7 +209,8 @@ class NameMeanings:
         return self._resolver.resolve(name)
 
     def near(self, name: str) -> list[ToolId]:
-        """Return the tools that a wrong name may mean, likeliest first; those of one server if it has its prefix."""
+        """Return the tools that a misspelled name may mean, likeliest first; only those of one server if the name has
+        its prefix."""
         owner = self.split(name)
         if owner is None:
             return self._resolver.near(name)
@@ -238,7 +239,7 @@ class NameMeanings:
         return (given is not None and given[0] != besides) or name in others
 
     def name_now(self, tool: ToolId) -> ToolId:
-        """Return the name that a tool has now, whatever it was called when this name was given to it."""
+        """Return the present name of a tool, given any name that it once had."""
         if not self._is_old(tool):
             return tool
         server, own_name = self._given[tool]

@@ -28,7 +28,8 @@ _SHOWN: Final = 60
 
 
 class Overrides:
-    """Holds the `tools` of all servers' entries, under one reading of the config."""
+    """The names and texts that the user gives tools (`tools` in the servers' entries), as the config says at one
+    time."""
 
     def __init__(self, entries: Sequence[Server], namespaces: Namespaces) -> None:
         self._namespaces = namespaces
@@ -38,7 +39,7 @@ class Overrides:
 
     @cached_property
     def names(self) -> dict[Key, str]:
-        """By tool, the name that the user gave it, without names that reach behind another server's prefix."""
+        """The user's name of each tool that has one, except names that would look like those of another server."""
         return {
             (upstream, tool): entry.name
             for upstream, tools in self._entries.items()
@@ -55,7 +56,7 @@ class Overrides:
         return plain_name(self._namespaces.prefix(upstream), self.names.get((upstream, tool), tool))
 
     def exposed(self, upstream: str, name: str) -> str:
-        """Return the exposed name of a tool that the user would call so."""
+        """Return the exposed name that a tool of this server gets if the user names it `name`."""
         return plain_name(self._namespaces.prefix(upstream), name)
 
     def renames(self, upstream: str) -> bool:
@@ -63,7 +64,8 @@ class Overrides:
         return any(each.name for each in self.of(upstream).values())
 
     def apply(self, tool: Tool) -> Tool:
-        """Return a tool with the user's texts. Its hash is that of what clients see; its tokens are to be counted."""
+        """Return a tool with the user's texts in place of its server's. Its hash is that of the result, and its tokens
+        are not counted yet."""
         entry = self.of(tool.upstream).get(tool.name)
         if entry is None or not entry.description:
             return tool
@@ -73,7 +75,7 @@ class Overrides:
         return replace(tool, definition=definition, schema_hash=hash_value(without_era(definition)), tokens=None)
 
     def problems(self, upstream: str, tools: Sequence[Tool], excluded: Collection[str]) -> tuple[str, ...]:
-        """Return one line on each entry that does not do what it says. `tools`: those that are there, with their names;
+        """Return one line on each entry of `tools` that has no effect. `tools`: those that exist, with their names;
         `excluded`: those that the config leaves out."""
         if not self.of(upstream):
             return ()

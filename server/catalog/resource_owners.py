@@ -29,19 +29,20 @@ _scheme = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class UriTemplate(Struct, frozen=True):
-    """A template as the literals between its expressions; each expression stands for any text."""
+    """A URI template, cut into the literal texts between its expressions. An expression matches any text."""
 
     text: str
     literals: tuple[str, ...]
 
     @property
     def head(self) -> str:
-        """What every URI that fits begins with."""
+        """The text with which every matching URI begins."""
         return self.literals[0]
 
     @property
     def names_scheme(self) -> bool:
-        """Whether it says the scheme; without one it would fit the URIs of every server."""
+        """Whether its first literal contains the scheme; a template without one would match the URIs of every
+        server."""
         return _scheme.match(self.head) is not None
 
     def fits(self, uri: str) -> bool:
@@ -81,7 +82,7 @@ _uri = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?(/[^/?#]*(?=/))?")
 
 
 class ResourceOwners:
-    """Remembers what each server lists, and decides."""
+    """Decides which server a resource URI belongs to, from what each server has listed."""
 
     def __init__(self) -> None:
         self._listed: dict[str, dict[str, None]] = {}
@@ -146,7 +147,8 @@ class ResourceOwners:
             del linked[next(iter(linked))]
 
     def hold(self, profile: str, owned: Iterable[tuple[str, str]]) -> None:
-        """Remember whose resources the clients of a profile were shown: no later listing takes them over."""
+        """Record which server owns each URI that a profile's clients were shown. No other server can take such a URI by
+        listing it later."""
         held = self._held.setdefault(profile, {})
         for uri, server in owned:
             if uri in held or len(held) < MOST_URIS:
@@ -155,7 +157,8 @@ class ResourceOwners:
     # -- whose a resource is
 
     def is_held(self, uri: str, profile: str, servers: Sequence[str]) -> bool:
-        """Return whether one of these servers lists a URI and clients of the profile were shown that it is its own."""
+        """Return whether clients of the profile were shown a URI as one of these servers' and that server still lists
+        it."""
         held = self._held.get(profile, {}).get(uri)
         return held in servers and uri in self._listed.get(held or "", ())
 

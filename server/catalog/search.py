@@ -78,7 +78,7 @@ def _read_replacements(definition: bytes) -> frozenset[str]:
 
 
 class RecentUsage:
-    """How often tools were used, read again every few seconds."""
+    """Tells how often tools were used, and reads it from the store again every few seconds."""
 
     def __init__(self, read: Callable[[str], Sequence[Usage]], clock: Callable[[], float], catalog: Catalog) -> None:
         self._read = read
@@ -96,12 +96,12 @@ class RecentUsage:
         return usage
 
     def forget(self) -> None:
-        """Read it again the next time."""
+        """Read the usage from the store again at the next call."""
         self._known.clear()
 
 
 class EncoderOpening:
-    """Opens the encoders once somebody searches in words, and says how long searches wait for that."""
+    """Has encoders opened once somebody searches in words, and tells how long searches wait for that."""
 
     def __init__(self) -> None:
         self._open: Callable[[], asyncio.Future[None] | None] = lambda: None
@@ -118,11 +118,12 @@ class EncoderOpening:
         self._open, self.ready_in = open_encoders, ready_in
 
     def begin(self) -> asyncio.Future[None] | None:
-        """Begin to open the encoders, or go on with it; returns what a search may wait for."""
+        """Start to open the encoders if nobody has; return a future that a search may wait for, None if there is
+        nothing to wait for."""
         return self._open()
 
     def begin_early(self) -> None:
-        """Begin to open the encoders before anybody searches; only the first call does."""
+        """Start to open the encoders before anybody searches. Only the first call does something."""
         if not self._has_begun_early:
             self._has_begun_early = True
             self._open()
@@ -168,7 +169,7 @@ class Search(BackgroundWork):
 
     @property
     def version(self) -> tuple[int, int]:
-        """Changes with everything a ranking is made of except usage."""
+        """A value that changes with everything that rankings depend on except usage."""
         return self._catalog.version, self._installed
 
     @property
@@ -193,8 +194,8 @@ class Search(BackgroundWork):
         return self._index.pipeline.corpus if self._index.is_complete else None
 
     def index_like(self, other: Search) -> None:
-        """Take over what another search over about the same tools has indexed, so that few tools are read again. Call
-        it before anything is indexed here."""
+        """Copy the index of another search over about the same tools, so that only tools that differ are read. Call it
+        before anything is indexed here."""
         self._index.begin_with(other.update_corpus(inf))
 
     def install_models(self, models: LearnedModels | None) -> None:
@@ -217,7 +218,8 @@ class Search(BackgroundWork):
             self._installed += 1
 
     def install_encoders(self, encoders: DenseEnsemble | None, slow: Sequence[Ahead] = ()) -> None:
-        """Rank with these encoders, of which the `slow` ones are asked ahead; None takes them away."""
+        """Rank with these encoders from now on; None ranks by words alone. Those in `slow` are asked before a ranking,
+        which never waits."""
         self._index.pipeline.dense = self._encoders = encoders
         self._slow = slow
         self._installed += 1
@@ -232,7 +234,7 @@ class Search(BackgroundWork):
         return self._index.pipeline.read(texts) if self._encoders is not None else []
 
     def take_readings(self) -> Mapping[str, Reading]:
-        """Return the vectors of the texts that the encoders have read since the last time, by text."""
+        """Return the vectors of texts that encoders have computed since the last call, by text."""
         return self._index.pipeline.take_readings() if self._encoders is not None else {}
 
     def meaning_in(self) -> float | None:
@@ -250,7 +252,7 @@ class Search(BackgroundWork):
             self.opening.begin_early()
 
     def install_calibration(self, recalibration: Recalibration) -> None:
-        """Read levels from what the gate's probabilities have been worth here."""
+        """Correct the gate's probabilities by what earlier searches on this machine showed."""
         self._recalibration = recalibration
 
     def rank(self, query: Query, finds: Finds, limit: int, at_once: int = FEW) -> Ranking:
@@ -345,7 +347,8 @@ class Search(BackgroundWork):
             yield from self._index.pipeline.prepare(query)
 
     def find_now(self, query: Query, finds: Finds, limit: int) -> Ranking:
-        """Do what `find` does, however long it takes: for commands, which keep nobody else waiting."""
+        """Rank as `find` does and return the result, waiting for whatever it needs. For commands, which keep nobody
+        else waiting."""
         self.update_corpus(inf)
         self._ask_slow(query)
         return self.rank(query, finds, limit)
@@ -372,11 +375,11 @@ class Search(BackgroundWork):
 
     @property
     def is_indexed(self) -> bool:
-        """Whether so few tools are still to be indexed that nobody waits for `predict`."""
+        """Whether few enough tools are missing from the index that `predict` answers at once."""
         return self.count_unindexed() <= AT_ONCE
 
     def knows_next(self, history: Sequence[ToolId], lines: Sequence[str]) -> bool:
-        """Return whether the same was predicted before, so that `predict` takes no time."""
+        """Return whether `predict` has this answer from before, so that it takes no time."""
         return self.has_learned and self._index.is_complete and self._index.pipeline.knows_next(history, lines)
 
     def judge(self, ranking: Ranking) -> Judgement:

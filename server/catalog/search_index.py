@@ -19,7 +19,7 @@ SPARED_AT_ONCE: Final = 1000
 
 
 class Index:
-    """Knows which tools of a catalog its pipeline can rank, and indexes the others on demand."""
+    """Keeps the tools of a catalog ready to rank, and reads new and changed ones on demand."""
 
     def __init__(self, catalog: Catalog, *, with_shipped: bool = False) -> None:
         """`with_shipped`: tools of well-known servers have the wordings that come with foretool."""
@@ -38,7 +38,7 @@ class Index:
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The pipeline as it is; `update` returns it with more tools."""
+        """The pipeline with the tools that are indexed so far; `update` indexes the rest."""
         # Not at the top: lists do not wait for what only searches need.
         from foretool.retrieval.corpus import Corpus
         from foretool.retrieval.pipeline import Pipeline
@@ -51,7 +51,7 @@ class Index:
         return shipped_wordings if self.with_shipped else None
 
     def begin_with(self, corpus: Corpus) -> None:
-        """Begin with tools that another index has read, and read again only those that differ here. Call it before
+        """Take over the tools that another index has read; those that differ here are read again. Call it before
         anything is indexed."""
         self.pipeline.corpus = corpus.copy()
         self.pipeline.corpus.take_shipped(self._shipped())

@@ -106,7 +106,7 @@ def name_calls(head: str, calls: Sequence[str]) -> str:
 
 
 def split_call(call: str) -> tuple[str, str]:
-    """Return a call in two: the prefix of its server with the mark that ends it, "" without one, and the rest."""
+    """Split a call into its server's prefix with the separator ("" without one) and the rest."""
     name = call.partition("(")[0]
     head, mark, rest = name.partition(MARK)
     return (head + mark, call[len(head + mark) :]) if head and rest else ("", call)

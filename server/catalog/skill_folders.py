@@ -49,7 +49,7 @@ log = logging.getLogger("foretool.skills")
 
 
 class Reader(Protocol):
-    """A client, as far as its skills depend on it."""
+    """What about a client decides which skills it needs from us."""
 
     info: dict[str, Any]
     transport: str

@@ -26,7 +26,7 @@ class ServerTools:
 
     @cached_property
     def digest(self) -> bytes:
-        """A digest of the tools, whatever their order."""
+        """A digest of the tools that does not depend on their order."""
         lines = sorted(f"{tool.id} {tool.schema_hash}\n" for tool in self.shown)
         return hashlib.sha256("".join(lines).encode()).digest()
 
@@ -59,7 +59,7 @@ NO_TOOLS: Final = ServerTools([])
 
 
 class Snapshot:
-    """All tools in one version of the catalog. Nothing in it changes, so whoever reads it in steps reads one state."""
+    """All tools in one version of the catalog. It never changes, so a reader that works in steps sees one state."""
 
     def __init__(
         self, version: int, servers: Mapping[str, ServerTools], tools: Mapping[ToolId, Tool] | None = None
@@ -83,7 +83,7 @@ class Snapshot:
         return Snapshot(version, {**self.servers, name: tools}, others)
 
     def server(self, name: str) -> ServerTools:
-        """Return the tools of one server; none of a server that nobody knows."""
+        """Return the tools of one server, without any for an unknown one."""
         return self.servers.get(name, NO_TOOLS)
 
     def of(self, server: str) -> list[Tool]:
@@ -124,7 +124,7 @@ class Snapshot:
         return [name for name, each in self.servers.items() if page in each.pages]
 
     def tools_called(self, name: str) -> list[Tool]:
-        """Return the tools whose own name is this, in the order of their servers; clients may have put something before
-        it."""
+        """Return the tools that have this name on their own server, in the order of the servers. A client may have put
+        something before the name."""
         meant = (name, *without_client_heads(name))
         return [tool for each in self.servers.values() for tool in each.shown if tool.name in meant]

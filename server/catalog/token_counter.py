@@ -42,7 +42,7 @@ log = logging.getLogger("foretool.tokens")
 
 
 class CountedTexts(Protocol):
-    """Other texts whose tokens are counted, by digest."""
+    """Texts besides definitions of tools whose tokens are counted, by digest."""
 
     def uncounted(self) -> dict[str, str]: ...
 

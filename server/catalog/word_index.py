@@ -38,7 +38,7 @@ SETTLED_S: Final = 3.0
 
 
 def digest_inputs(entries: Sequence[Server], prefixes: Mapping[str, str], fingerprints: Mapping[str, str]) -> str:
-    """Return a digest of everything but the store that tools, their names and what is said of them follow from."""
+    """Return a digest of the config, prefixes and fingerprints on which the stored index depends."""
     digest = hashlib.sha256(f"{_FORMAT} {__version__} {list(prefixes.items())}".encode(errors="replace"))
     for each in entries:
         entry = each.entry
