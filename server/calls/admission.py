@@ -43,7 +43,7 @@ Answered = Callable[[Exchange, bool], None]
 
 
 class Admission:
-    """Asks the policy about each call before anything is done with it."""
+    """Asks the rules about each call before it runs."""
 
     def __init__(self, policy: TrustPolicy, catalog: Catalog, recorder: Recorder, confirmation: Confirmation) -> None:
         self._policy = policy
@@ -90,7 +90,7 @@ class Admission:
         return decision
 
     def give_up(self, call: ToolCall, tool: Tool, text: str) -> Refusal:
-        """Return why a call ends that no rule refuses."""
+        """Return a refusal for a call that no rule forbids and that cannot run, such as for want of an answer."""
         exchange, at = call.exchange, self._recorder.now()
         missed = exchange.own_session.call_in_vain(tool, call.via, at, exchange.chat)
         return Refusal(text, missed, describe_refused(call, tool.id, tool.upstream, at, self._recorder))

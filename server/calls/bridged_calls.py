@@ -65,7 +65,7 @@ class BridgedCall(Struct, frozen=True):
 
     @property
     def argument_names(self) -> set[str]:
-        """The names of the arguments, wherever they stand."""
+        """The names of the arguments, on whichever level of the call a model wrote them."""
         given = self.given or jsonrpc.EMPTY
         return {*self.beside, *(jsonrpc.fields(given) if jsonrpc.json_type(given) == "object" else ())}
 

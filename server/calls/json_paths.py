@@ -40,11 +40,11 @@ _QUOTED: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
 class PathError(ValueError):
-    """A path is not understood, or leads nowhere."""
+    """A path that cannot be read or leads to nothing."""
 
 
 class Path(Struct, frozen=True):
-    """A path, read."""
+    """A parsed path into a result."""
 
     text: str
     root: int

@@ -39,7 +39,7 @@ _decode_call = Decoder(Call).decode
 
 
 class LongCall(Struct, eq=False):
-    """A call that goes on here, or that another process waits for."""
+    """A call that takes longer than its client waits, and runs in this process or in another one."""
 
     row: KeptCall
     exchange: Exchange | None = None
@@ -56,7 +56,7 @@ class LongCall(Struct, eq=False):
 
 
 class Inbox:
-    """The channel of an exchange whose client does not wait."""
+    """Takes the answer of a call whose client does not wait for it."""
 
     def __init__(self, take: Callable[[Message], None]) -> None:
         self._take = take
@@ -67,11 +67,9 @@ class Inbox:
     def finish(self, data: bytes, code: int | None) -> None:
         self._take(jsonrpc.decode(data))
 
-    def poll(self) -> None:
-        """Nobody polls here."""
+    def poll(self) -> None: ...
 
-    def end(self) -> None:
-        """`Exchange.on_drop` tells of it."""
+    def end(self) -> None: ...
 
 
 class KeptCalls:
@@ -106,7 +104,7 @@ class KeptCalls:
         return call if is_there and self._policy.reach(exchange.client.profile).admits(server) else None
 
     def load(self, call: LongCall) -> None:
-        """Take in what another process has written of a call. Raises `StorageError`."""
+        """Take over what another process has stored about a call. Raises `StorageError`."""
         call.row = self._store.find(call.row.ident) or call.row
 
     def count(self, owner: str) -> int:
@@ -130,7 +128,8 @@ class KeptCalls:
         self._trim(call.row.owner)
 
     def record(self, call: LongCall, outcome: Outcome) -> None:
-        """Record a call, once, whose own record nobody here has."""
+        """Record a call by what is stored with it, once. For calls that another process began, whose own record is not
+        here."""
         if not call.row.record:
             return
         took_ms = (self.now() - call.row.started_at) * 1000
@@ -139,7 +138,7 @@ class KeptCalls:
         self._write(call)
 
     def shorten(self, call: LongCall, until: float) -> None:
-        """Forget a call earlier than it was to be."""
+        """Forget a call at this time if it would have been kept longer."""
         self._try(lambda: self._store.shorten(call.row.ident, until))
 
     def tidy(self) -> None:
@@ -176,5 +175,5 @@ class KeptCalls:
 
 
 def owner_of(exchange: Exchange) -> str:
-    """Return who may ask for what a client calls: its credential and its profile."""
+    """Return who may ask for the result of a client's calls: its credential and its profile."""
     return jsonrpc.encode([exchange.client.principal, exchange.client.profile.name]).decode()

@@ -56,7 +56,8 @@ _MOST_PROGRESS: Final = 200
 
 
 class LongCalls:
-    """Hands calls over that take too long, keeps what comes of them, and answers `call_result`."""
+    """Answers calls that take too long with an id, keeps their results, and answers `call_result`, by which clients
+    fetch them."""
 
     def __init__(
         self, live: LiveConfig, kept: KeptCalls, clients: Iterable[Client], catalog: Catalog,
@@ -78,7 +79,7 @@ class LongCalls:
         return self._live.settings.call_wait_s
 
     def tick(self) -> None:
-        """Answer whoever has waited long enough; called about once a second."""
+        """Answer the clients that have waited long enough; called about once a second."""
         now = time.perf_counter()
         for exchange in self._impatient(now):
             exchange.attempt(self._hand_over, exchange)

@@ -122,7 +122,7 @@ class ToolRunner:
             self._at_end(partial(self._look_ahead_soon, exchange, attempt, grows))
 
     def describe(self, exchange: Exchange) -> RunningCall | None:
-        """Return the call that an upstream works on for an exchange, None if there is none."""
+        """Return the call that an upstream runs for an exchange; None if it runs none."""
         attempt = exchange.running
         if isinstance(attempt, RunningCall):
             return attempt
@@ -132,7 +132,7 @@ class ToolRunner:
         return RunningCall(attempt.tool, self._describe(attempt, "lost", True), promises, exchange.task)
 
     def answer_lost(self, exchange: Exchange, upstream: Upstream, tool: Tool, lost: Lost) -> None:
-        """Answer a call whose reply will not come."""
+        """Answer a call whose upstream will send no reply."""
         only_reads = self.only_reads(exchange, tool)
         text = self._forwarder.lost_text(upstream, lost, repr(tool.id), only_reads=only_reads)
         self._links.answer(exchange, upstream, lost, text)

@@ -111,7 +111,7 @@ class _Inbox:
 
 
 class CallSeries:
-    """Runs lists of calls."""
+    """Runs several calls that a model asks for in one call of `call_tools`; a later call may use earlier results."""
 
     def __init__(
         self, lookup: ToolLookup, admission: Admission, confirmation: Confirmation, results: LongResults,
@@ -381,7 +381,8 @@ def _check_path(path: Path, *, number: int, has_item: bool) -> Raw:
 
 
 def value_of(result: Raw) -> Raw:
-    """Return what paths lead into: the structured content, else the JSON of the text, else the text."""
+    """Return the part of a result into which paths lead: the structured content, else the JSON in its text, else the
+    text."""
     structure = structure_of(result)
     if structure is not jsonrpc.EMPTY:
         members = jsonrpc.fields(structure) if jsonrpc.json_type(structure) == "object" else {}
@@ -419,5 +420,5 @@ def texts_of(result: Raw) -> str:
 
 
 def as_text(value: Raw) -> str:
-    """Return a value as a model reads it: a text without quotes."""
+    """Return a value as JSON, or without quotes if it is a text."""
     return (jsonrpc.text(value) or "") if jsonrpc.json_type(value) == "string" else bytes(value).decode()

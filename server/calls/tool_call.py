@@ -41,13 +41,13 @@ class ToolCall(Struct, eq=False):
 
 
 def finder_of(exchange: Exchange) -> str:
-    """Return what finds tools for whoever has called: a shell has a command for it."""
+    """Return the name of what finds tools for this caller: a command in a shell, else `discover_tools`."""
     return "foretool search" if exchange.client.is_shell else "discover_tools"
 
 
 def say_failing(exchange: Exchange, tool: ToolId, *, has_failed: bool) -> str:
-    """Record how a bridged call ended. Return what a model is to be told that has had the same tool fail before: some
-    try a tool that is not made for the task again and again, and never search."""
+    """Count how a bridged call ended. Return advice for a model whose calls of this tool keep failing, "" otherwise:
+    some models repeat a tool that is not made for the task, and never search."""
     times = (exchange.chat or exchange.own_session.conversations.whole).count_failures(tool, has_failed=has_failed)
     if times < _OFTEN:
         return ""
@@ -56,7 +56,7 @@ def say_failing(exchange: Exchange, tool: ToolId, *, has_failed: bool) -> str:
 
 
 class RunningCall(Struct, frozen=True):
-    """What is known of a call that an upstream works on."""
+    """A call that an upstream works on, as far as another process needs to know it."""
 
     tool: Tool
     record: Call | None
@@ -68,7 +68,7 @@ class RunningCall(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """Why a call does not go on, and what is to be recorded of it."""
+    """Why a call ends without running, and what is recorded of it."""
 
     text: str
     missed: Missed | Miss | None = None
@@ -86,7 +86,7 @@ class Refusal(Struct, frozen=True):
 
 
 class Wait(Struct, frozen=True):
-    """The call has to wait until more is known of the tools."""
+    """A call cannot be decided before more is known of the tools."""
 
     until: Callable[[Callable[[], None]], None]
     """Calls a callback once it is known, at once if it is known by now."""
@@ -114,8 +114,8 @@ def refuse(
     call: ToolCall, tool: ToolId, server: str, cause: Cause, change: str, text: str, recorder: Recorder,
     is_unknown: bool = False,
 ) -> Refusal:  # fmt: skip
-    """Return why a call does not run whose tool is known, or its server, and what is on record of it. `change` would
-    let it through."""
+    """Return the refusal of a call whose tool, or at least its server, is known, with the miss that it is. `change`:
+    what would let the call through."""
     exchange, at = call.exchange, recorder.now()
     missed = exchange.own_session.refuse(tool, server, call.via, cause, change, at, exchange.chat)
     return Refusal(text, missed, describe_refused(call, tool, server, at, recorder), is_unknown)

@@ -73,7 +73,7 @@ class _Followed(Struct, eq=False):
 
 
 class UpstreamTasks:
-    """Waits for tasks of upstreams."""
+    """Follows the tasks (MCP) that upstreams make of calls, until their results are there."""
 
     def __init__(
         self, forwarder: Forwarder, upstreams: UpstreamRegistry, questions: ServerRequests,
@@ -86,7 +86,8 @@ class UpstreamTasks:
         self._questions = questions
 
     def prepare(self, exchange: Exchange, upstream: Upstream, tool: Tool, params: dict[str, Raw]) -> bool:
-        """Return whether a server may make a task of a call, and ask for one where it must be asked."""
+        """Return whether a server may answer this call with a task; adds the request for a task to `params` where the
+        server needs it."""
         declared = self._upstreams.capabilities(upstream.name) or {}
         if upstream.era_for(exchange.era) == "modern":
             exchange.takes_task = TASKS in (declared.get("extensions") or {})
@@ -114,14 +115,14 @@ class UpstreamTasks:
             self._ask(followed)
 
     def resume(self, exchange: Exchange, upstream: Upstream, settle: OnReply) -> None:
-        """Wait for the task of an exchange that another proxy has waited for."""
+        """Follow the task of an exchange that another proxy has followed until now."""
         exchange.takes_task = True
         followed = _Followed(exchange, upstream, settle)
         self._adopt(followed, exchange)
         self._ask(followed)
 
     def cancel(self, exchange: Exchange, upstream: Upstream, task: str) -> None:
-        """Ask a server to end a task; nobody waits for the answer."""
+        """Ask a server to end a task, without waiting for its answer."""
         self._forwarder.tell(exchange, upstream, "tasks/cancel", {"taskId": jsonrpc.raw(task)})
 
     def _adopt(self, followed: _Followed, exchange: Exchange) -> None:
@@ -292,7 +293,7 @@ def read_task(reply: Reply) -> dict[str, Any] | None:
 
 
 def pause_of(task: Mapping[str, Raw]) -> float:
-    """Return how often a server wants to be asked, in seconds."""
+    """Return after how many seconds a server wants to be asked about a task again."""
     wanted = jsonrpc.decode_value(task.get("pollIntervalMs", Raw(b"null")))
     return min(max(wanted / 1000, _LEAST_POLL_S), _MOST_POLL_S) if isinstance(wanted, int | float) else _POLL_S
 
