@@ -44,7 +44,7 @@ log = logging.getLogger("foretool.client")
 
 
 class Registry(Protocol):
-    """Gives a client its list of tools and its sessions."""
+    """The part of `ClientRegistry` that a client uses: it provides lists and sessions."""
 
     make_exchange: Callable[..., Exchange]
     is_ending: bool
@@ -154,7 +154,7 @@ class ClientQuestions:
             question.answer(Message(id=ident, error=jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, reason)))
 
     def pass_progress(self, params: Any) -> None:
-        """Pass on how far the client is with a question."""
+        """Give the progress that a client reports about a question to whoever asked it."""
         try:
             token = jsonrpc.text(jsonrpc.fields(params).get(translate.PROGRESS)) or ""
         except ValueError:
@@ -164,7 +164,7 @@ class ClientQuestions:
             report(jsonrpc.merge_members(params, {translate.PROGRESS: theirs}))
 
     def close(self) -> None:
-        """Answer every question: the client is gone."""
+        """Answer every open question with an error, because the client is gone."""
         for question in list(self._open.values()):
             question.answer(Message(id=0, error=jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "the client is gone")))
         self._open.clear()
@@ -242,13 +242,13 @@ class Client:
 
     @property
     def is_shell(self) -> bool:
-        """Whether it calls tools by name and never lists them."""
+        """Whether it is `foretool call`, which calls tools by name and never lists them."""
         declared = self.capabilities.get("experimental")
         return isinstance(declared, dict) and SHELL in declared
 
     @property
     def is_program(self) -> bool:
-        """Whether code reads its results, and no model a list."""
+        """Whether a program reads its results, and no model sees its list."""
         return self.transport == "library" or self.is_shell
 
     def cancel(self, channel: Channel, reason: str) -> None:
@@ -318,8 +318,8 @@ class Client:
             self._registry.end_session(self._sessions.pop(next(iter(self._sessions))))
 
     def take_earlier(self, wanted: SessionRecord) -> SessionRecord | None:
-        """Return the latest session of this window that another proxy has recorded of the same client; each goes on
-        once, and what the client begins afterwards is new."""
+        """Return the latest session that another proxy has recorded of this window and this client, to be continued;
+        None without one. Each session is returned once."""
         same = [each for each in self.earlier if _are_of_one_client(each, wanted)]
         self.earlier = [each for each in self.earlier if each not in same]
         return same[0] if same else None
@@ -333,7 +333,8 @@ class Client:
 
     @property
     def party(self) -> Party:
-        """The clients that may be told of its calls. A window is alone."""
+        """The clients that may learn of this client's calls: those with the same credential and profile. A window is
+        alone."""
         return Party(self.principal, self.profile.name, self._number if self.folder else 0)
 
     # -- requests of the client
@@ -449,7 +450,7 @@ class Client:
         return is_sent
 
     def notify_raw(self, message: Message) -> None:
-        """Send an upstream's notification as it is."""
+        """Send an upstream's notification without changing it."""
         self._outbox.send(self.standalone, jsonrpc.encode(message))
 
     def wants_log(self, level: str) -> bool:

@@ -24,7 +24,7 @@ log = logging.getLogger("foretool.exchange")
 
 
 class ListOwner(Protocol):
-    """A client as far as its list of tools is concerned."""
+    """What answering a list of tools needs to know of a client."""
 
     profile: Profile
     tools: ToolList
@@ -36,7 +36,7 @@ class ListOwner(Protocol):
 
 
 class Caller(ListOwner, Protocol):
-    """The client of an exchange, as far as answering a request needs it; `Client` says what each of these does."""
+    """What answering a request needs to know of its client; `Client` implements it."""
 
     era: Era
     transport: str
@@ -175,7 +175,7 @@ class Exchange(Struct, eq=False):
             self.outbox.finish(self.channel, jsonrpc.failure(self.id, error), code)
 
     def fail(self) -> None:
-        """Answer that a mistake of ours came between; the log has its traceback."""
+        """Answer with an internal error; the log has the traceback."""
         self.error(jsonrpc.INTERNAL_ERROR, f"{self.method}: internal error of foretool; its log says more")
 
     def send(self, data: bytes) -> None:
@@ -184,7 +184,7 @@ class Exchange(Struct, eq=False):
             self.outbox.send(self.channel, data)
 
     def stand_in(self, channel: Channel, params: dict[str, Raw], meta: dict[str, Raw]) -> Exchange:
-        """Return another exchange for the same client whose answer goes to us."""
+        """Return a copy of this exchange, for the same client, whose answer goes to `channel` and not to the client."""
         return Exchange(
             self.client, channel, self.outbox, self.id, self.method, self.era, params, meta, _ignore,
             session=self.session, chat=self.chat, is_kept=True,
@@ -192,7 +192,7 @@ class Exchange(Struct, eq=False):
 
     @property
     def can_pass(self) -> bool:
-        """Whether an upstream works for it, and no user is asked meanwhile."""
+        """Whether an upstream works on it and no question to the user is open, so that `pass_to` can be called."""
         return (self.request is not None and not self.request.questions) or self.on_pass is not None
 
     def pass_to(self, other: Exchange) -> None:
@@ -250,7 +250,7 @@ class Outbox:
         self._put(channel, None, True, None)
 
     def poll(self, channel: Channel) -> None:
-        """After everything before it is sent, tell the client to come back for the rest."""
+        """Once everything before it is sent, end the stream so that the client comes back for the rest."""
         self._put(channel, b"", False, None)
 
     def _put(self, channel: Channel, data: bytes | None, last: bool, code: int | None) -> None:

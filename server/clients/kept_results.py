@@ -23,7 +23,7 @@ OVERHEAD: Final = 4096
 
 
 class Rest(Struct, frozen=True):
-    """What was cut off one result."""
+    """The rest of a result that was cut off for being too long."""
 
     tool: ToolId
     upstream: str
@@ -33,12 +33,12 @@ class Rest(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes that it counts."""
+        """The bytes that count for it."""
         return sys.getsizeof(self.text) + OVERHEAD
 
 
 class KeptResults:
-    """Holds the rests of each session by upstream."""
+    """Keeps the cut-off rests of long results, by session and upstream."""
 
     def __init__(self) -> None:
         self._rests: dict[str, dict[str, dict[str, Rest]]] = {}

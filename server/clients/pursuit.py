@@ -30,7 +30,7 @@ NEAR: Final = 3
 
 
 class RecentSearch(Struct):
-    """One answer of `discover_tools`, and what became of it."""
+    """One search through `discover_tools`, and whether it led to a call."""
 
     miss: Miss
     """The miss that it is if it did not show what was needed, without a cost."""
@@ -61,26 +61,27 @@ class RecentSearch(Struct):
         return not self.names or tool in self.names
 
     def blames(self, tool: str, server: str, cause: Cause) -> bool:
-        """Return whether it did not show a tool because of what refuses a call of its server by now."""
+        """Return whether this search did not show the tool for the reason that refuses the call now: its server was
+        absent, or a rule denied it."""
         if not self.may_be_for(tool):
             return False
         return server in self.absent or (cause == "denied" and self.miss.cause == "denied")
 
     def rank_of(self, tool: str) -> int:
-        """Return the rank of a tool for its words, 0 if it ranked too low to be known."""
+        """Return the rank of a tool in this search; 0 if it ranked too low to be recorded."""
         return self.ranked.index(ToolId(tool)) + 1 if tool in self.ranked else 0
 
     def place_of(self, tool: str) -> int:
-        """Return the rank of a tool, of one that it did not rank that behind all others."""
+        """Return the rank of a tool in this search; one without a rank stands behind all others."""
         return self.rank_of(tool) or len(self.ranked) + 1
 
     def is_like(self, task: str) -> bool:
-        """Return whether it asked for the same in other words."""
+        """Return whether its task and this one are the same in other words."""
         return bool(task) and are_alike(self.miss.query, task)
 
 
 class Need(Struct):
-    """A call of a tool that the client did not see, or that did not run."""
+    """A call that showed which tool was needed: one that the client did not see, or one that did not run."""
 
     miss: Miss
     """The miss that it is, without a cost; of a tool that no search of the pursuit showed, as the list knows it."""
@@ -95,7 +96,7 @@ class Need(Struct):
 
 
 class Settled(Struct, frozen=True):
-    """What has to be written after an event."""
+    """The misses that have to be written, or changed on record, after an event."""
 
     revealed: tuple[Miss, ...] = ()
     """Misses that the call revealed which is over."""
@@ -109,7 +110,7 @@ _NOTHING: Final = Settled()
 
 
 class Pursuit(Struct):
-    """One run of searches, and the calls that they led to."""
+    """A run of searches for one thing, with the calls that they led to."""
 
     searches: list[RecentSearch] = field(default_factory=list)
     needs: list[Need] = field(default_factory=list)
@@ -119,11 +120,12 @@ class Pursuit(Struct):
 
     @property
     def is_open(self) -> bool:
-        """Whether some search of it may still have been for a tool that is called by and by."""
+        """Whether a later call may still turn out to be what one of its searches was for."""
         return any(not search.is_used for search in self.searches)
 
     def goes_on(self, task: str, at: float, *, has_called: bool) -> bool:
-        """Return whether a search belongs to it. `has_called`: tools that it did not show were called since."""
+        """Return whether a new search continues this pursuit. `has_called`: tools that it had not shown were called
+        since its last search."""
         by_task = [search for search in self.searches if not search.names]
         if self.is_over or self.needs or not by_task or any(search.is_used for search in by_task):
             return False
@@ -160,13 +162,13 @@ class Pursuit(Struct):
         return [led, *(each for each in showed if each.is_like(led.miss.query))]
 
     def recount(self, discovery: int, tokens: int) -> None:
-        """Record the tokens of a search's answer."""
+        """Replace the estimated tokens of a search's answer by the counted ones."""
         for search in self.searches:
             if search.id == discovery:
                 search.tokens = tokens
 
     def settle(self) -> Settled:
-        """Return what has to be written, given what is on record."""
+        """Return what has to be written so that the record agrees with what is known now."""
         revealed: list[Miss] = []
         new: list[Miss] = []
         changed: list[tuple[Miss, Miss | None]] = []
@@ -249,7 +251,7 @@ class Pursuit(Struct):
 
 
 class UnsettledPursuits:
-    """The pursuits of a session of which something is known that is not on record."""
+    """The pursuits of a session about which more is known than is on record."""
 
     def __init__(self) -> None:
         self._pursuits: dict[int, Pursuit] = {}
@@ -265,7 +267,7 @@ class UnsettledPursuits:
         self.add(pursuit)
 
     def settle(self) -> Settled:
-        """Return what has to be written of them; all are on record then."""
+        """Return what has to be written about them, and count them as recorded."""
         if not self._pursuits:
             return _NOTHING
         found = [pursuit.settle() for pursuit in self._pursuits.values()]

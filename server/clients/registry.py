@@ -86,7 +86,7 @@ class ClientRegistry:
         return len({client.folder for client in self._clients if client.folder}) > 1 or self._may_be_several_people()
 
     def keeps_back_roots(self) -> bool:
-        """Return whether a client has roots that no upstream is promised, since several people may come."""
+        """Return whether a client has roots that upstreams do not hear of, because several people may be connected."""
         return self._may_be_several_people() and any("roots" in client.capabilities for client in self._clients)
 
     def _may_be_several_people(self) -> bool:
@@ -290,7 +290,7 @@ def _is_list(event: object) -> TypeGuard[Exposure]:
 
 
 class Announcements:
-    """Gathers changes of lists and announces them to the clients that they concern."""
+    """Collects changes of lists and tells the clients whose lists they change."""
 
     def __init__(self, clients: ClientRegistry, precedence: Precedence) -> None:
         """`precedence`: making lists goes before what servers list."""

@@ -52,14 +52,14 @@ class Forward(Struct, frozen=True):
 
 
 class Missed(Struct, frozen=True):
-    """A call of a tool that the client did not see, while it runs."""
+    """A running call of a tool that the client did not see, with the search that it belongs to."""
 
     pursuit: Pursuit
     need: Need
 
 
 class Lookup(Struct, frozen=True):
-    """What came of a search by names alone."""
+    """The result of a search by names alone."""
 
     is_found: bool
     """Whether one of the names is that of a tool which it showed, or of a skill."""
@@ -318,8 +318,8 @@ class Session:
         return missed
 
     def settle(self, missed: Missed | None = None) -> Settled:
-        """Note that a call is over, and return what has to be written: its own miss, and what is known by now of
-        other searches and calls."""
+        """Note that a call is over. Returns what has to be written: its own miss, and misses of earlier searches and
+        calls that are certain by now."""
         if missed is not None:
             missed.need.is_recorded = True
             self._unsettled.add(missed.pursuit)
@@ -392,7 +392,7 @@ class Session:
                     self._unsettled.add(pursuit)
 
     def rest(self, now: float) -> Settled:
-        """Return what has to be written once the session has not searched for a while."""
+        """Return what has to be written once the session has not searched for `GAP_S`; nothing before."""
         return self.end() if self._searched_at and now - self._searched_at > GAP_S else Settled()
 
     def end(self) -> Settled:
@@ -411,7 +411,7 @@ class Session:
         return self._unsettled.settle()
 
     def recount(self, discovery: int, tokens: int, chat: Conversation) -> Settled:
-        """Record how many tokens the answer of a search takes, which was recorded with an estimate."""
+        """Replace the estimated tokens of a search's answer by the counted ones."""
         pursuit = chat.pursuit_of(discovery)
         pursuit.recount(discovery, tokens)
         return pursuit.settle()
