@@ -28,7 +28,7 @@ QUIET_S: Final = 3600.0
 
 
 class ListKeeper:
-    """Gives the current list of each profile under each policy, and makes a new one where the old one is over."""
+    """Returns the current list of each profile and policy, and makes a new one when its epoch is over."""
 
     def __init__(self, inputs: ListInputs) -> None:
         self.maker = ListMaker(inputs)
@@ -64,12 +64,12 @@ class ListKeeper:
         return view
 
     def at_hand(self, profile: Profile, policy: Policy) -> View | None:
-        """Return the current list if it was asked for before."""
+        """Return the current list if it is in memory and up to date, else None. Does no work."""
         return self._views.get((profile.key, policy)) if self._version == self._catalog.version else None
 
     def prepare(self, profile: Profile, policy: Policy) -> Steps[None]:
-        """Do in steps what `view` needs and what takes long with thousands of tools. Where tools have changed
-        meanwhile, their part is done as well: what was read of the others is kept."""
+        """Do the slow part of `view` in steps, which takes long with thousands of tools. If tools change meanwhile,
+        only their part is done again."""
         for _ in range(_AGAIN):
             version = self._catalog.version
             if (version, profile.key, policy) in self._prepared:
@@ -82,12 +82,11 @@ class ListKeeper:
                 return
 
     def preview(self, profile: Profile, policy: Policy) -> View:
-        """Return the list that `view` would return, without storing a new one."""
+        """Return what `view` would return, without storing a new list."""
         return self._restore(self.maker.draft(profile, policy)) or self.try_out(profile, policy)
 
     def foresee(self, profile: Profile, policy: Policy) -> View:
-        """Return the list of the next client, without storing it: of one whose session begins while no other one shares
-        its list."""
+        """Return the list that the next client would get if no running session shares it, without storing it."""
         draft = self.maker.draft(profile, policy)
         view = self._restore(draft)
         if view is None:
@@ -181,7 +180,8 @@ class ListKeeper:
         return bool(due)
 
     def begin_session(self, profile: str) -> None:
-        """Let the lists of a profile move: a session begins, and no other one of this process shares them."""
+        """Allow the lists of a profile to change, because a session begins and no other session of this process uses
+        them."""
         if self._epochs.may_move():
             keys: list[tuple[str, Policy]] = [(profile, "frozen"), (profile, "growing")]
             self._movable.update(keys)
@@ -191,7 +191,7 @@ class ListKeeper:
     # -- what clients were given
 
     def record(self, session: str, view: View, grown: Sequence[ToolId], reason: ListReason, profile: str = "") -> int:
-        """Record what a session was given; return the id of the record."""
+        """Record the list that a session was given; return the id of the record."""
         more = tuple(tool for tool in grown if tool not in view.shown)
         tokens = view.tokens + sum(map(self._catalog.tokens, more))
         self._epochs.note_given(profile)
@@ -202,7 +202,7 @@ class ListKeeper:
         return id
 
     def given(self, view: View, id: int, grown: Sequence[ToolId]) -> View:
-        """Return the list of a record, as far as it is not this one."""
+        """Return the list as a record says it was given; `view` itself if the record agrees with it or is gone."""
         recorded = self._recorder.exposed(id)
         if recorded is None:
             return view
@@ -212,8 +212,9 @@ class ListKeeper:
         return replace(view, epoch=recorded.epoch, tools=tools, shown=frozenset(tools), array=b"", legacy_array=b"")
 
     def recall(self, profile: Profile, given: Exposure, named: Sequence[ToolId]) -> tuple[View, tuple[ToolId, ...]]:
-        """Return the list of a record as another proxy gave it, and what had grown on it, as far as the list that it
-        grew on is still stored. `named`: the tools that it named. Makes no list."""
+        """Return the list that another proxy gave a session, and the tools that had grown on it. If the stored list is
+        gone, the tools of the record stand for it and none has grown. `named`: the tools that the list named. Makes no
+        new list."""
         draft = self.maker.draft(profile, given.policy)
         stored = self._recorder.working_set(draft.key)
         if stored is not None and stored.epoch == given.epoch and set(stored.tools) <= set(given.tools):
@@ -243,7 +244,7 @@ class Epochs:
         self._given_at[profile] = self._recorder.now()
 
     def end(self, created_at: float) -> float | None:
-        """Return when the epoch of a list ends, None if time never ends it."""
+        """Return when the epoch of a list ends, in seconds since 1970; None if it does not end by time."""
         epoch_s = self._config.settings.epoch_s
         return created_at + epoch_s if epoch_s else None
 
@@ -259,7 +260,8 @@ class Epochs:
         return now - self._recorder.first_session_at() < FIRST_S or now - last_use(self._recorder.usage()) >= QUIET_S
 
     def is_quiet(self, profile: str) -> bool:
-        """Tell, once for each quiet time, whether nobody has used a profile's lists for longer than caches last."""
+        """Return whether nobody has used a profile's lists for longer than prompt caches last. True once for each such
+        time."""
         now = self._recorder.now()
         if not self._config.settings.epoch_s or now - self._given_at.get(profile, now) < QUIET_S:
             return False

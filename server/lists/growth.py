@@ -31,7 +31,8 @@ _GRACE_S: Final = 0.05
 
 
 class SessionList:
-    """The list of one session, and what has grown on it. Tools that grew are hidden until the client lists again."""
+    """The list of one session, with the tools that have grown on it. Grown tools count as hidden until the client lists
+    again."""
 
     def __init__(self, record: SessionRecord, *, shows_pages: bool = False) -> None:
         self.record = record
@@ -82,26 +83,27 @@ class SessionList:
             self.found.update(tools)
 
     def give(self, view: View, exposure: int) -> None:
-        """Note the list that the client was given, and the id of its record."""
+        """Note which list the client was given, and the id of its record."""
         self.view = view
         self.exposure = exposure
         self.recorded = self.delivered
 
     def deliver(self) -> None:
-        """Note that the client fetches the list with all that has grown on it."""
+        """Note that the client fetches the list, and so sees all that has grown on it."""
         self.delivered = len(self.grown)
 
     def gained_unseen(self, tool: ToolId) -> bool:
-        """Return whether the list has gained a tool that no discovery had to find, and that the client has not got."""
+        """Return whether the list has gained this tool by a prediction, without a search, and the client has not
+        fetched it yet."""
         return self.lists(tool) and tool not in self.found
 
     def lacking(self, tool: ToolId) -> View | None:
-        """Return the list that lacked a hidden tool."""
+        """Return the list that the client had when this hidden tool was missing from it."""
         return self._lacked.get(tool, self.view)
 
 
 class Audience(Protocol):
-    """The client whose lists they are."""
+    """The client to which a list belongs."""
 
     profile: Profile
 
@@ -197,7 +199,7 @@ class ToolList:
         shown.give(view, given.id)
 
     def note_caller(self, shown: SessionList, meta: Mapping[str, Raw]) -> None:
-        """Note who makes a call, by its `_meta`: code of a model, or the model itself."""
+        """Note whether code or a model makes the calls of a session, as `_meta` of a call says."""
         is_code = is_called_by_code(meta)
         if is_code is not None and is_code is not shown.is_called_by_code:
             shown.is_called_by_code = is_code
@@ -217,7 +219,7 @@ class ToolList:
         return any(self._lists.maker.draft(self.profile(shown), self.policy(shown)).shows_all for shown in latest)
 
     def sees_all(self) -> bool:
-        """Return whether the client was given the list of the policy `full`."""
+        """Return whether the client has the list of the policy `full`."""
         return any(shown.view is not None and shown.view.policy == "full" for shown in self._client.lists())
 
     # -- what it gains
@@ -241,7 +243,7 @@ class ToolList:
 
     @property
     def rule(self) -> GrowthRule:
-        """The rule by which lists grow with the models that serve."""
+        """The rule by which lists grow, which depends on the learned models in use."""
         return GrowthRule() if self._search.has_learned else GrowthRule(most_found=None)
 
     def hidden(self, shown: SessionList, chances: Mapping[ToolId, float]) -> dict[ToolId, float]:

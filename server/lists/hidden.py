@@ -35,7 +35,7 @@ class Why(Struct, frozen=True):
 
 
 class HiddenTools:
-    """Explains why lists lack tools. A call waits for the answer, so what it takes is kept for the latest lists."""
+    """Explains why lists lack tools. Calls wait for the explanation, so what it needs is kept for the latest lists."""
 
     def __init__(self, lists: ListKeeper) -> None:
         self._lists = lists

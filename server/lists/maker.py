@@ -165,7 +165,7 @@ class ListMaker:
 
 
 class ListDraft:
-    """A list of one profile under one policy, as it would be made now. Each part is worked out once."""
+    """A list of one profile and policy as it would be made now. Each part is computed once, when it is needed."""
 
     def __init__(self, maker: ListMaker, profile: Profile, policy: Policy) -> None:
         self._maker = maker
@@ -205,7 +205,7 @@ class ListDraft:
 
     @property
     def may_be_whole(self) -> bool:
-        """Whether all tools are listed where they fit."""
+        """Whether the list holds every tool if all of them fit."""
         return self._settings.list_whole
 
     @cached_property
@@ -290,7 +290,7 @@ class ListDraft:
 
     @cached_property
     def competing_key(self) -> Hashable:
-        """What `competes` depends on besides the catalog."""
+        """A value that changes with everything on which `competes` depends, except the catalog."""
         return self.reach, self._left_out
 
     @cached_property
@@ -303,13 +303,13 @@ class ListDraft:
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
-        """The words that tools of the list are relevant to."""
+        """The texts to which tools should be relevant: the profile's description and recent tasks."""
         tasks = self._maker.inputs.recorder.tasks(_TASKS, self.profile.name)
         return tuple(line for line in (self.profile.about, *tasks) if line.strip())
 
     @property
     def fills(self) -> bool:
-        """Whether tools that were never used fill the rest of the list."""
+        """Whether the rest of the list's budget is filled with tools that were never used (`list_fill`)."""
         return self._settings.list_fill
 
     @cached_property
@@ -366,8 +366,8 @@ class ListDraft:
         return b"[" + b",".join(bytes(definitions[one]) for one in written if one in definitions) + b"]"
 
     def append(self, array: bytes, twice: frozenset[ToolId], tools: Iterable[ToolId], era: Era) -> bytes:
-        """Return an array with more tools at its end. The bytes before them stay, unless the array has one of them
-        already: `twice` are tools that it has for pages alone."""
+        """Return the array with more tools at its end, its bytes before them unchanged. `twice`: tools that the array
+        has already, for pages alone; they are taken out of it."""
         new = [tool for tool in filter(None, map(self._catalog.get, tools)) if self.reach.finds(tool)]
         if not new:
             return array
@@ -402,7 +402,7 @@ class ListDraft:
 
     @property
     def key(self) -> str:
-        """Under which the list is stored."""
+        """The key under which the list is stored."""
         return working_set_key(self.profile.key, self.policy)
 
     @cached_property

@@ -64,7 +64,7 @@ def order_by_use(usages: Iterable[Usage], tokens: Tokens, now: float, half_life_
 
 
 class NameCost(NamedTuple):
-    """The tokens of a name in a text that names many tools."""
+    """How many tokens a tool's name takes in a text that names many tools."""
 
     group: str = ""
     """What it shares with others, which is written once."""
@@ -75,8 +75,8 @@ class NameCost(NamedTuple):
 
 
 def fill_names(order: Iterable[ToolId], cost: Callable[[ToolId], NameCost], left: int) -> tuple[list[ToolId], int]:
-    """Name tools in their order while `left` tokens last, as `fill_budget` does; return them and the tokens that are
-    left."""
+    """Choose tools to name, in their order, while `left` tokens last. Returns them and the tokens left over. A name
+    that does not fit is passed over, as in `fill_budget`."""
     named: list[ToolId] = []
     begun: set[str] = set()
     for tool in order:
@@ -106,7 +106,7 @@ class ListBudget(NamedTuple):
 
     @property
     def begins_with(self) -> int:
-        """The tokens of definitions that the list begins with; those that are left are for what it gains."""
+        """The tokens for definitions in a new list. A growing list keeps the rest for tools that it gains."""
         return int(_BASE_SHARE * self.for_definitions) if self.is_growing else self.for_definitions
 
     @property
@@ -140,7 +140,7 @@ class ListBudget(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """Which tools may be called next."""
+    """The tools that are likely to be called next."""
 
     chances: Mapping[ToolId, float]
     """The probability of each tool, the likeliest first."""
@@ -154,7 +154,8 @@ class Prediction(NamedTuple):
 
 
 class GrowthRule(Struct, frozen=True):
-    """Says what a list gains. `is_sure`: whether the found tools probably suffice (`confidence`)."""
+    """Chooses the tools that a list gains. `is_sure`: whether the tools that were found probably suffice
+    (`confidence`)."""
 
     most_found: int | None = MOST_FOUND
     """How many matches a discovery adds; None adds all of them, which is right without models."""
@@ -166,7 +167,8 @@ class GrowthRule(Struct, frozen=True):
         return [each.tool for each in ranked[: self.most_found]] if is_sure else []
 
     def for_next(self, chances: Mapping[ToolId, float], goes_on: bool) -> list[ToolId]:
-        """Return the likeliest of the hidden tools of a `Prediction`."""
+        """Return the hidden tools that are likely enough to be called next; none if the task probably ends
+        (`goes_on`)."""
         return [tool for tool, chance in chances.items() if chance >= _LEAST_NEXT][:_MOST_NEXT] if goes_on else []
 
 
@@ -174,7 +176,7 @@ class GrowthRule(Struct, frozen=True):
 
 
 class FirstTools:
-    """Orders tools by how much they are needed before anything was called."""
+    """Orders tools by how much they are probably needed, before any call is on record."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -187,7 +189,7 @@ class FirstTools:
         """The version of the catalog and the key of `read`, when it was last done."""
 
     def forget(self) -> None:
-        """Let other tools compete under the same key."""
+        """Forget the orders, because other tools may compete under the same key."""
         self._key = (-1, None)
 
     def order(self, competes: Callable[[Tool], bool], budget: int, key: Hashable = None) -> list[ToolId]:

@@ -75,7 +75,7 @@ def is_called_by_code(meta: Mapping[str, Raw]) -> bool | None:
 
 
 class Told(Enum):
-    """What a client does that was told that its list has changed."""
+    """Where a client stands that may have been told to list again."""
 
     NOTHING = "it was told nothing, or has listed since"
     WAITING = "it has some time left to list"
@@ -83,7 +83,7 @@ class Told(Enum):
 
 
 class Relisted(Struct, frozen=True):
-    """What a client's list says of the client."""
+    """What a client's new list shows about how the client reacts to announcements."""
 
     delay_s: float | None
     """How long after it was told; None if it comes from the client's own schedule."""
@@ -104,14 +104,16 @@ class RelistWatch:
         """How many lists after the first one came although nothing was announced."""
 
     def tell(self, now: float) -> bool:
-        """Note that the client is told; return False if it has not answered what it was told before."""
+        """Note that the client is told to list again. Returns False, and changes nothing, while it still has time to
+        answer the last announcement."""
         if self.state is Told.WAITING:
             return False
         self.state, self._told_at, self._is_held_in_vain = Told.WAITING, now, False
         return True
 
     def expire(self, told_at: float) -> bool:
-        """Note that the time of an announcement is over; return whether the client did not list in it."""
+        """Note that the time to answer the announcement of `told_at` is over. Returns whether the client has not
+        listed."""
         if self.state is not Told.WAITING or self._told_at != told_at:
             return False
         self.state = Told.OVERDUE
@@ -128,7 +130,7 @@ class RelistWatch:
         return had_time
 
     def note_list(self, now: float) -> Relisted | None:
-        """Note that the client lists; return what that says of it, None for nothing."""
+        """Note that the client lists. Returns what that shows about it; None if it shows nothing."""
         before, self.state = self.state, Told.NOTHING
         delay_s = now - self._told_at
         comes_anyway = is_scheduled(delay_s, self._unasked, self._told_at - self._first_at)
@@ -144,7 +146,7 @@ class RelistWatch:
 
 
 class PolicyLedger:
-    """What is on record of how clients treat their lists, and the policy that follows from it."""
+    """Reads and records how clients treat changes of their lists, and chooses the policy of each session from that."""
 
     def __init__(self, maker: ListMaker, recorder: Recorder) -> None:
         self._maker = maker
