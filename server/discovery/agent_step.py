@@ -66,7 +66,7 @@ class Shown(Struct, frozen=True):
 
 
 class StepPlan(Struct, frozen=True):
-    """A step: its prompt, its tools, and what they were selected from."""
+    """What a step of an agent gets: a prompt and tools, with what they were selected from."""
 
     query: Query
     prompt: str
@@ -229,7 +229,7 @@ class AgentSteps:
         return estimate(itr.assemble(self._instructions.overlay(profile))) + self.discover(profile).tokens
 
     def discover(self, profile: Profile) -> Shown:
-        """Return `discover_tools`, which every step ends with."""
+        """Return the definition of `discover_tools`, with which every step ends."""
         counts = self._catalog.now.count_tools(self._policy.reach(profile))
         own = dict(own_tools.definitions(counts, rates_tools=True))
         return Shown(ToolId(DISCOVER), own[ToolId(DISCOVER)], estimate(bytes(own[ToolId(DISCOVER)]).decode()))

@@ -60,7 +60,7 @@ _UNREAD: Final = ""
 
 
 def is_unread(lines: Sequence[str]) -> bool:
-    """Return whether a task is in a language that is not read."""
+    """Return whether a task is in a language that searches cannot read."""
     from foretool.retrieval.glossary import legibility
 
     text = "\n".join(lines)
@@ -209,7 +209,7 @@ def _map(ranking: Ranking, catalog: Catalog, reach: Reach, *, has_matches: bool)
 
 
 class Prediction(Struct, frozen=True):
-    """What the gate predicts of the matches of an answer; None where it predicts nothing."""
+    """What the gate predicts about the matches of an answer; None where it predicts nothing."""
 
     shown: float | None
     """The probability that a needed tool is among those that are shown, or among the first five of these."""

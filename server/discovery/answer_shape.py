@@ -59,7 +59,8 @@ class Shape(Struct, frozen=True):
 
 
 def enough(k: int, clauses: int) -> int:
-    """Return how many tools to show where `k` suffice for one need and the task is a paragraph of so many clauses."""
+    """Return how many tools to show. `k`: how many suffice for one need; `clauses`: how many clauses the task has, if
+    it is a paragraph."""
     if clauses <= k < LEAST_SHOWN:
         return k  # the task names its tools, or no more are there; a name among many clauses is not all that they need
     return max(k, LEAST) + _MORE_SHOWN * max(clauses - 1, 0)
@@ -85,7 +86,7 @@ def shape(level: Level, matches: int, k: int, *, needs: int = 1, limit: int | No
 
 
 class Lacks(Struct, frozen=True):
-    """What a search had to do without."""
+    """What a search had to do without: servers, tools that are not indexed yet, encoders, or words that it can read."""
 
     servers: Sequence[Away] = ()
     """Those that are not there."""
@@ -102,7 +103,7 @@ class Lacks(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """What a search asks for, as its answer reads it."""
+    """The arguments of a search as its answer needs them."""
 
     level: Level
     """How sure the answer is."""

@@ -60,7 +60,7 @@ fits, ask again in English"
 
 
 def say_by_words(ready_in_s: float) -> str:
-    """Say what an answer begins with before the tools are embedded."""
+    """Return the note with which an answer begins while tools are still being embedded."""
     about = max(math.ceil(ready_in_s / _ROUNDED_S), 1) * _ROUNDED_S
     return (
         f"search by meaning is still being prepared, for about {about} s: until then tools are found by their words, so"
@@ -106,8 +106,9 @@ def say_unknown(names: Sequence[str], catalog: Catalog, reach: Reach) -> str:
 
 def advise(level: Level, unknown: str, lacks: Lacks, tools: int, calling: str, *, has_matches: bool, has_names: bool,
             has_more: bool, is_lookup: bool) -> str:  # fmt: skip
-    """`unknown`: what is said of names that mean no tool; `calling`: how the matches are called, or the nearest tools
-    where there are none; `has_names`: some stand there without any argument, `has_more`: without some."""
+    """Return the advice at the end of an answer. `unknown`: what is said about names that mean no tool; `calling`: how
+    the matches are called, or the nearest tools where there are none; `has_names`: some tools are named without any
+    argument, `has_more`: some without all of them."""
     said = [unknown] if unknown else []
     if is_lookup and unknown:
         said.append("To find the tool for a task, describe the task.")

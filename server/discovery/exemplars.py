@@ -41,7 +41,7 @@ Shape = tuple[tuple[str, str], ...]
 
 
 class Exemplars:
-    """The shapes of the latest calls, by tool."""
+    """How each tool was called lately: names and types of the arguments, never values."""
 
     def __init__(self, read: Callable[[int], Iterable[Event]], now: Callable[[], float]) -> None:
         """`read` returns the latest calls, so many of them. Raises `StorageError`."""
@@ -52,7 +52,8 @@ class Exemplars:
         self._failed: dict[ToolId, Counter[Shape]] = {}
 
     def write(self, tools: Sequence[Tool]) -> str:
-        """Return a text on these tools, the first ones first; "" where the log adds nothing to their schemas."""
+        """Return a text about how these tools were called, the first ones first; "" where that says no more than their
+        schemas."""
         self._refresh()
         lines: list[str] = []
         for tool in tools:

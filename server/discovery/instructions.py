@@ -78,7 +78,7 @@ class Instructions:
 
     @property
     def version(self) -> int:
-        """Grows with every change of a fragment."""
+        """A number that goes up with every change of a fragment."""
         return self._changes + self._files.version
 
     # -- fragments
@@ -168,7 +168,7 @@ class Instructions:
     # -- tokens
 
     def uncounted(self) -> dict[str, str]:
-        """Return the texts of fragments whose tokens are estimated, by digest."""
+        """Return the texts of fragments whose tokens are only estimated, by digest."""
         parts = self._files.fragments()
         parts += (each for _, words in self._texts.values() for each in words)
         parts += (each for prompts in self._prompts.values() for prompt in prompts.values() for each in prompt)
@@ -185,8 +185,8 @@ class Instructions:
     # -- the prompts of upstreams
 
     def ask(self) -> None:
-        """Read the prompts of upstreams that are up and were not read yet; ask for their list where it is not known.
-        The next search uses what comes of it."""
+        """Start to read the prompts of running upstreams that were not read yet, after asking for lists that are not
+        known. The next search uses the result."""
         for upstream in self._upstreams:
             if upstream.name in self._asked or not upstream.is_up:
                 continue
@@ -205,7 +205,7 @@ class Instructions:
         self._asked.discard(upstream.name)
 
     def take_in(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:
-        """Record the prompts of an upstream that may be quoted."""
+        """Record the prompts of an upstream that are approved to be quoted."""
         yield
         if upstream.name in self._awaited:
             self._awaited.discard(upstream.name)

@@ -63,7 +63,7 @@ log = logging.getLogger("foretool.judge")
 
 
 class JudgeError(Exception):
-    """The judge gave no answer that can be used, in one line."""
+    """The judge gave no usable answer; the message says why in one line."""
 
 
 class _Choice(Struct, frozen=True):
@@ -102,7 +102,8 @@ def write_question(entry: JudgeEntry, task: str, tools: Mapping[str, str], *, pl
 
 
 def read_answer(entry: JudgeEntry, body: bytes) -> tuple[str, int]:
-    """Return what was chosen, and the tokens that it took as far as the endpoint says. Raises `JudgeError`."""
+    """Return which tool was chosen, and the tokens of the question and answer as far as the endpoint says. Raises
+    `JudgeError`."""
     try:
         if entry.decides:
             decision = msgspec.json.decode(body, type=_Decision)
@@ -115,7 +116,8 @@ def read_answer(entry: JudgeEntry, body: bytes) -> tuple[str, int]:
 
 
 def apply_choice(ranking: Ranking, chosen: str) -> Ranking:
-    """Return the ranking with the chosen tool first, or as one that no tool fits; unchanged for any other answer."""
+    """Return the ranking as the judge chose: with the chosen tool first, or as one that no tool fits. Any other answer
+    changes nothing."""
     if chosen == NONE:
         unneeded = (each if each.named else replace(each, needed=0.0) for each in ranking.evidence)
         return replace(ranking, evidence=tuple(unneeded))

@@ -30,11 +30,11 @@ WordsOf = Callable[[Tool], str | None]
 
 
 def read_no_words(tool: Tool) -> None:
-    """Return no words: the definition of every tool is read."""
+    """Return None, for every tool: its words are then read from its definition."""
 
 
 class WordBits:
-    """The words of the tools of one answer, worked out once for all who compare tools."""
+    """The words of the tools of one answer as bit sets, computed once and used by all comparisons."""
 
     def __init__(self, words_of: WordsOf = read_no_words) -> None:
         self._words_of = words_of
@@ -65,8 +65,8 @@ class WordBits:
 
 
 def thin(known: Sequence[Known], asked: int, wanted: int, words: WordBits | None = None) -> list[Known]:
-    """Return the first `wanted` tools, with what one server says too often behind everything else: its copies of a tool
-    must not push the original out of the answer. The first `asked` tools stay."""
+    """Return the first `wanted` tools. If one server has many tools that say nearly the same, the surplus moves to the
+    end, so that copies of a tool cannot push the original out of the answer. The first `asked` tools stay."""
     kept, surplus = list(known[:asked]), list[Known]()
     words = words or WordBits()
     said: dict[str, _Said] = {}

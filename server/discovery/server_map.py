@@ -134,9 +134,8 @@ def _cost(entry: tuple[str, str]) -> int:
 def matter(
     absent: Sequence[Away], catalog: Catalog, task: Sequence[str], told: Collection[str] = (), *, is_sure: bool
 ) -> list[Away]:
-    """Return those of the absent servers that could have had the tool: all of them in doubt, else those whose name or
-    description shares a word with the task. One that is down is named once a session (`told`), and again where the task
-    names it."""
+    """Return which absent servers an answer should name: in doubt all, else those whose name or description shares a
+    word with the task. A server that is down is named once a session (`told`), and again where the task names it."""
     if not absent:
         return []  # as mostly: no search has to read the task for it
 
@@ -158,8 +157,8 @@ def matter(
 
 
 def blame(absent: Sequence[Away], catalog: Catalog, task: Sequence[str]) -> str:
-    """Say what is to be done about the servers whose tools nobody knows yet, and that probably have what a task is for:
-    those whose name or description shares a word with it, or all if no tool is known at all. "" if there are none."""
+    """Return what to do about servers whose tools are not known yet and that probably have what the task needs: those
+    whose name or description shares a word with it, or all if no tool is known at all. "" if there are none."""
     unlisted = [each for each in absent if not each.has_tools]
     found = matter(unlisted, catalog, task, is_sure=True) if len(catalog) else unlisted
     if not found:

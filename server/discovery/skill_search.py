@@ -71,7 +71,7 @@ class SkillSearch:
         """The names and descriptions that it was made of, and the ranking."""
 
     async def stop(self) -> None:
-        """Embed no more."""
+        """Cancel the embedding of skills that is under way."""
         await self._tasks.close()
 
     # -- finding
@@ -99,7 +99,8 @@ class SkillSearch:
         self._tasks.spawn(wait())
 
     def known(self, client: Reader, profile: Profile) -> tuple[str, ...]:
-        """Return the URIs of the skills that a client may use, and whether some are not embedded yet."""
+        """Return the URIs of the skills that a client may use; the value also tells whether some are not embedded
+        yet."""
         uris = (each.uri for each in self._skills.offers(client, profile))
         return (*uris, *(["embedding"] if self._embedding is not None else []))
 
