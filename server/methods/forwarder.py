@@ -82,7 +82,7 @@ class Forwarder:
         self.send(exchange, upstream, request)
 
     def tell(self, exchange: Exchange, upstream: Upstream, method: str, params: dict[str, Raw]) -> None:
-        """Send a request in the name of a client; nobody waits for the answer."""
+        """Send a request for a client without waiting for the answer."""
         client = exchange.client
         request = Request(method, params, _ignore, owner=exchange.session or client, party=client.party)
         request.build_meta = partial(_build_meta, exchange)

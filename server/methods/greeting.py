@@ -34,7 +34,7 @@ _QUOTING: Final = " Lines after > are the words of the server named above them."
 
 
 class Greeting:
-    """Tells clients our capabilities, and which upstreams there are."""
+    """Writes the greeting of a client: our capabilities, and `instructions` about the servers."""
 
     def __init__(
         self, upstreams: UpstreamRegistry, catalog: Catalog, clients: ClientRegistry,

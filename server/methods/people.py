@@ -24,13 +24,13 @@ from foretool.storage.store import Store
 
 
 class Events(Host, Protocol):
-    """Takes what upstreams report, and what one has listed to a person."""
+    """What the pack reports back: events of upstreams, and lists of tools for one person."""
 
     def take_in(self, upstream: Upstream, listed: Sequence[Raw]) -> None: ...
 
 
 class Surroundings(NamedTuple):
-    """What the pack is given of the proxy."""
+    """The parts of the proxy that the pack gets."""
 
     config: LiveConfig
     store: Callable[[], Store]
@@ -53,7 +53,7 @@ class People(Protocol):
         ...
 
     def make_upstream(self, server: Server) -> Upstream:
-        """Return what stands for a server that each person reaches with a token of their own."""
+        """Return the upstream of a server that each person reaches with a token of their own."""
         ...
 
     def sees(self, person: str, tool: Tool) -> bool:
@@ -69,7 +69,7 @@ class People(Protocol):
         ...
 
     def tick(self) -> None:
-        """Do what is due; called about once a second."""
+        """Do the regular work that is due; called about once a second."""
 
     async def stop(self) -> None:
         """End what runs."""

@@ -39,7 +39,7 @@ class _Open(Struct, eq=False):
 
 
 class QuestionLimit:
-    """Counts the questions of upstreams that are open."""
+    """Limits how many questions of upstreams are open at once."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -48,7 +48,8 @@ class QuestionLimit:
         self._buckets: dict[str, Bucket] = {}
 
     def admit(self, upstream: str, message: Message, request: Request | None, answer: Answer) -> Answer | None:
-        """Return what is to answer this question, or None after it was refused."""
+        """Count a question of an upstream as open. Returns the callback for its answer, in place of `answer`. If too
+        many are open, answers it with an error and returns None."""
         if (reason := self._refusal(upstream, message, request)) is not None:
             ident = message.id if message.id is not UNSET and len(str(message.id)) <= _MOST_ID else None
             answer(answer_error(ident, jsonrpc.INTERNAL_ERROR, f"{str(message.method)[:100]}: {reason}"))
@@ -64,7 +65,7 @@ class QuestionLimit:
         return answer_and_close
 
     def close(self, upstream: str, question: object) -> None:
-        """Count a question no longer: it is taken back."""
+        """Stop counting a question that its upstream has taken back."""
         for each in self._open.get(upstream, ()):
             if each.id == question:
                 each.until = 0.0

@@ -47,7 +47,7 @@ _SCALARS: Final = frozenset({"integer", "number", "boolean", "null"})
 
 
 class Fit(Struct, frozen=True):
-    """What came of fitting some arguments."""
+    """The result of fitting arguments to a schema."""
 
     arguments: Raw
     """As they go to the server."""

@@ -69,7 +69,7 @@ class _Own(Struct, eq=False):
 
 
 class AddressElicitations:
-    """Knows which clients were sent to a URL and are not through there (legacy era)."""
+    """Keeps which clients were sent to a URL and have not finished there (legacy era)."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[str, list[Caller]]] = {}
@@ -115,7 +115,7 @@ class AddressElicitations:
 
 
 class ServerRequests:
-    """Puts the requests of upstreams to clients, and our own, and brings back the answers."""
+    """Puts questions of upstreams, and foretool's own, to clients, and brings back the answers."""
 
     def __init__(
         self, only_client: Callable[[], Client | None], admits: Callable[[Profile, str], bool],
@@ -254,7 +254,8 @@ class ServerRequests:
         exchange.own_result({"resultType": "input_required", "inputRequests": requests, "requestState": parked.handle})
 
     def resume(self, exchange: Exchange) -> bool:
-        """Give the answers of a retry to the upstream that waits; return False if the state is not one of ours."""
+        """Give the answers in a client's retry to the upstream that waits for them; return False if the retry's state
+        is not ours."""
         handle = jsonrpc.text(exchange.params.get("requestState")) or ""
         if (own := self._own.get(handle)) is not None:
             self._resume_own(handle, own, exchange)
@@ -291,7 +292,7 @@ class ServerRequests:
             parked.open.clear()
 
     def forget(self, request: Request) -> None:
-        """Drop what is parked for a request: it is over, or its client does not come back."""
+        """Drop what waits for a request that is over or whose client does not come back."""
         parked = self._by_request.pop(request, None) if self._by_request else None
         if parked is not None:
             self._parked.pop(parked.handle, None)

@@ -86,7 +86,7 @@ class SkillIndex:
         return plain_part(self._catalog.namespaces.prefix(upstream))
 
     def poses(self, upstream: str, uri: str) -> bool:
-        """Return whether a URI of a server without a prefix looks like one of another server."""
+        """Return whether a URI that a server without a prefix lists looks like one of another server or of foretool."""
         if uri.startswith(OWN):
             return True
         found = self._catalog.namespaces.split(f"{skills.first_part(uri)}/x")
@@ -105,7 +105,7 @@ class SkillIndex:
         return next(((each, uri) for each in (*having, *(bare if len(bare) == 1 else ()))), None)
 
     def held(self, upstream: Upstream) -> list[str]:
-        """Return the own URIs of what a server lists and what may not be served."""
+        """Return the URIs of a server's skills that are listed and not approved, as the server names them."""
         wanted = upstream.lists[SKILLS]
         listed = (jsonrpc.member(each, "uri") for each in wanted.listed)
         return [uri for uri in listed if uri is not None and uri not in (wanted.served or {})]
@@ -272,7 +272,8 @@ class Skills:
     # -- files
 
     def reads(self, exchange: Exchange, uri: str) -> bool:
-        """Answer `resources/read` of a URI that only we give out; return whether it is one."""
+        """Answer `resources/read` of a URI that only foretool gives out, such as a file of the user's own skills;
+        return whether it is one."""
         exchange.own_session.read_skill(uri)
         if uri.startswith(OWN):
             data = self._read_own(exchange.client, uri)
