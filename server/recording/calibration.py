@@ -57,7 +57,7 @@ _FOLLOWS_S: Final = 1800.0
 
 
 class Confidence(Struct, frozen=True):
-    """How well confidence has matched the outcomes of discoveries."""
+    """How often searches were right, compared with how sure they were."""
 
     verdicts: int
     """Discoveries whose outcome is known."""
@@ -85,7 +85,7 @@ because the earlier ones no longer hold."""
 
 
 class Calibration(Struct, frozen=True):
-    """What confidence is read from now, and how the latest outcomes compare with it."""
+    """How the gate's probabilities are corrected now, and how well they match the latest outcomes."""
 
     state: State = "shipped"
     map: Recalibration = AS_SHIPPED

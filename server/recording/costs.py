@@ -165,19 +165,19 @@ def read_costs(store: Store, since: float, now: float, full: int, *, reads_rest:
 
 
 class Prices:
-    """What a list of all tools took at each time of a part of the log."""
+    """How many tokens a list of all tools took at each time."""
 
     def __init__(self, sizes: Sequence[CatalogSize]) -> None:
         self._times = [size.at for size in sizes[1:]]
         self._tokens = [size.tokens for size in sizes]
 
     def at(self, time: float) -> int | None:
-        """Return the tokens at a time, None where that is not on record."""
+        """Return the tokens of all tools at a time; None where that is not on record."""
         return self._tokens[bisect_right(self._times, time)] if self._tokens else None
 
 
 def count_shell_calls(store: Store, now: float) -> int:
-    """Return how many calls on record `foretool call` made, which no other figure counts."""
+    """Return how many calls on record were made by `foretool call`, which all other figures leave out."""
     with store.snapshot():
         reads_rest = store.costs.waiting() <= AT_ONCE
         rest = add_up(store, store.costs.part(_EVERYTHING, GAP_S), None, now)[0] if reads_rest else []
@@ -350,7 +350,7 @@ PAUSE_S: Final = 0.2
 
 
 class CostKeeper(BackgroundWork):
-    """Starts to add up what is new when it is time; housekeeping calls `tick` about once a second."""
+    """Adds up the costs of new records in the background; housekeeping calls `tick` about once a second."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = lambda: time.time()) -> None:
         self._store = store
@@ -360,7 +360,8 @@ class CostKeeper(BackgroundWork):
         """A run has failed, and it is still for this proxy to do it."""
 
     def tick(self) -> None:
-        """Start a run if one is due and no other proxy does it; a store in memory is read as it is."""
+        """Start to add up if it is time and no other proxy does it. Does nothing for a store in memory, which is added
+        up when it is read."""
         path, now = self._store.path, self._clock()
         is_due = now >= self._due or self.has_failed
         if not is_due or self.is_working or self._store.trouble or isinstance(path, str):

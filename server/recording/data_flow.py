@@ -73,7 +73,7 @@ class _Talk:
 
 
 class FlowWatch:
-    """Gathers the results and arguments of calls, and finds the values that went from one to another."""
+    """Finds values that one tool returned and another got as an argument."""
 
     def __init__(self, config: LiveConfig) -> None:
         self._config = config
@@ -84,8 +84,8 @@ class FlowWatch:
         """Flows that were found and not yet fetched, with how often each was seen."""
 
     def add(self, chat: Chat, tool: ToolId, arguments: Raw | None, result: Raw | None, profile: str = "") -> None:
-        """Record the arguments and the result of a call, if texts are kept and people of its profile are learned
-        from."""
+        """Queue the arguments and the result of a call for comparison, if texts are kept and people of its profile are
+        learned from."""
         if not (self._config.keeps_text and self._config.profile(profile).learn):
             return
         if arguments is not None and len(arguments) <= _KEPT_BYTES:
@@ -99,7 +99,7 @@ class FlowWatch:
             self._waiting_bytes += len(event.content)
 
     def look(self) -> bool:
-        """Read some of what waits; return whether there is more."""
+        """Compare some of the waiting results and arguments; return whether more wait."""
         for _ in range(min(_AT_ONCE, len(self._waiting))):
             event = self._waiting.popleft()
             self._waiting_bytes -= len(event.content)
@@ -111,7 +111,7 @@ class FlowWatch:
         return bool(self._waiting)
 
     def fetch(self) -> Mapping[FlowKey, int]:
-        """Return the flows found since the last time, with how often each was seen."""
+        """Return the flows found since the last call of this method, with how often each was seen."""
         found, self.seen = self.seen, Counter()
         return found
 

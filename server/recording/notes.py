@@ -30,7 +30,7 @@ _MOST_READ: Final = 65_536
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What a running proxy says."""
+    """What a running proxy tells commands, in a file beside the store."""
 
     pid: int
     started_at: float

@@ -69,7 +69,7 @@ log = logging.getLogger("foretool.recorder")
 
 
 class Backlog:
-    """What the store does not have yet: it is written when the store takes it."""
+    """Records that wait until the store takes them."""
 
     def __init__(self, store: Store, config: LiveConfig) -> None:
         self._store = store
@@ -234,7 +234,8 @@ class Backlog:
         return len(self._calls) + len(self._misses) + len(self._late)
 
     def identified(self, write: Callable[[], int]) -> int:
-        """Write a record that others refer to, as `write` does; return its id."""
+        """Write a record to which others refer; return its id. While the store refuses it, the id is a negative one
+        that `id_of` resolves later."""
         promised = self._promised - 1
 
         def late() -> None:
@@ -245,11 +246,12 @@ class Backlog:
         return id
 
     def id_of(self, id: int) -> int:
-        """Return the id in the store for one that was given out here, 0 if there is none."""
+        """Return the id in the store for an id that `identified` returned; 0 if the record is not written yet."""
         return id if id >= 0 else self._ids.get(id, 0)
 
     def write(self, write: Callable[[], T], instead: T, late: Callable[[], object] | None = None) -> T:
-        """Write now and return the outcome; or return `instead`, and write (or call `late`) with the next `retry`."""
+        """Write now and return the result. While the store refuses, return `instead`, and call `late` (else `write`) at
+        the next `retry`."""
         if not self.is_failing and not self._is_behind:
             try:
                 return write()
@@ -313,7 +315,7 @@ class Backlog:
 
 
 class Recorder:
-    """Keeps records until the store has them, and keeps out of them what the setting `record` excludes."""
+    """Writes records, now or once the store takes them, and leaves out what the setting `record` excludes."""
 
     def __init__(self, store: Store, config: LiveConfig, clock: Callable[[], float]) -> None:
         self._store = store
@@ -359,7 +361,7 @@ class Recorder:
         self.backlog.add(call, self._audit(call) if self._config.settings.audit else None, misses)
 
     def audit(self, call: Call) -> None:
-        """Keep a call in the audit log alone, where that is kept."""
+        """Write a call to the audit log alone, if that is on."""
         if self._config.settings.audit:
             self.backlog.write(partial(self._store.audit.add, [self._audit(call)]), None)
 
@@ -428,7 +430,7 @@ class Recorder:
         self.backlog.spool_session(session, principal, learns=learns)
 
     def know_session(self, session: SessionRecord, person: Person) -> None:
-        """Remember whose a session is that is on record."""
+        """Remember whose session this is, of one that is already on record."""
         self._people[session.key] = (person, session)
         while len(self._people) > _MOST_PEOPLE:
             self._people.popitem(last=False)
@@ -505,7 +507,8 @@ class Recorder:
         return self._asked(self._count_usage, [])
 
     def usage_of(self, profile: str) -> list[Usage]:
-        """Return the same of one profile, from `_ENOUGH` calls on; before, and where there is one profile, of all."""
+        """Return how often each tool was used in one profile. Returns `usage` if there is only one profile, or if this
+        one has fewer than `_ENOUGH` calls."""
         if len(self._config.now.profiles) > 1:
             own: list[Usage] = self._asked(partial(self._store.calls.counted_usage_of, profile), [])
             if sum(each.calls for each in own) >= _ENOUGH:

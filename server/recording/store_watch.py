@@ -73,7 +73,8 @@ class TroubleNote(Note, frozen=True):
 
 
 class StoreWatch(BackgroundWork):
-    """Notices trouble with the store, tells everybody once, and takes the file up again; `tick` comes every second."""
+    """Notices when the store cannot be used, tells everybody once, and uses it again when that works; `tick` is called
+    about once a second."""
 
     def __init__(
         self, store: Store, recorder: Recorder, tell: Callable[[str], None], on_return: Callable[[], None],
