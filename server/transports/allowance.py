@@ -44,14 +44,14 @@ _MOST_ANSWERS: Final = 32
 
 
 class Took(Struct, frozen=True):
-    """How long a step took."""
+    """The time of one step: of the processor, and by the clock."""
 
     processor_s: float
     wall_s: float
 
 
 class StepWatch:
-    """Measures a step from its making on."""
+    """A stopwatch for one step, which starts when it is made."""
 
     __slots__ = ("_processor", "_wall")
 
@@ -63,7 +63,7 @@ class StepWatch:
 
 
 class Allowance:
-    """Counts the time that an upstream takes, over all of its links."""
+    """Limits how much time reading one upstream may take, over all of its links."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -74,22 +74,22 @@ class Allowance:
         """Seconds that answers have brought since the last count."""
 
     def note_request(self) -> None:
-        """Note that a request was sent: one reply brings its time."""
+        """Note that a request was sent. Its reply will earn time for reading."""
         self._asked = min(self._asked + 1, _MOST_ASKED)
 
     def note_reply(self, size: int) -> None:
-        """Note that a reply of so many bytes has come; it counts if somebody has asked for it."""
+        """Note that a reply of `size` bytes has come. It earns time if a request was waiting for it."""
         if self._asked:
             self._asked -= 1
             self._earned += REPLY_S + size * BYTE_S
 
     def note_part(self, size: int) -> None:
-        """Note that a part of an answer has come."""
+        """Note that `size` bytes of an answer have come, which earn time."""
         self._earned += size * BYTE_S
 
     def spend(self, took: Took, free_s: float = 0.0) -> float:
-        """Note that reading the upstream took so much time, of which some is free besides what answers have brought.
-        Return what is left of that."""
+        """Count the time that reading the upstream took. Time that answers have earned, and `free_s`, is not counted.
+        Returns how much of the free time is left, in seconds."""
         left = free_s + self._earned - took.processor_s
         self._earned = 0.0
         if left >= 0:
@@ -118,8 +118,9 @@ class Allowance:
 
 
 async def metered(begin: Callable[[], Coroutine[Any, Any, T]], allowance: Allowance, free_s: float = 0.0) -> T:
-    """Do work for an upstream, and count each of its steps between two waits, whatever library does what in it.
-    `free_s`: time that is not counted. The work itself waits where the allowance is used up, before it reads more."""
+    """Run work for an upstream, counting each of its steps between two waits against the allowance, whatever library
+    runs in it. `free_s`: time that is not counted. The work itself has to wait for the allowance before it reads
+    more."""
     return await _Metered(begin(), allowance, free_s)
 
 
@@ -152,8 +153,8 @@ class _Metered:
 
 
 class Answers:
-    """Our answers to what a server asks, such as a ping, where each takes a request of its own: a few at a time, and
-    the server is not read while many wait."""
+    """Sends our answers to what a server asks, such as a ping, where each takes an HTTP request: a few at a time. The
+    server is not read while many wait."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Semaphore(_ANSWERS_AT_ONCE)

@@ -73,7 +73,7 @@ class _Failure:
 
 
 class Guard:
-    """Runs jobs and keeps which of them fail."""
+    """Runs the background jobs and keeps which of them fail."""
 
     def __init__(self, is_storage_said: Callable[[], bool] = lambda: False) -> None:
         """`is_storage_said`: whether users hear from somebody else that the storage cannot be used."""
@@ -83,7 +83,7 @@ class Guard:
         """By job: how many pieces of its `work` had ended at the last look."""
 
     def failing(self) -> tuple[FailingJob, ...]:
-        """Return the jobs that fail now, except those whose trouble somebody else says."""
+        """Return the jobs that fail now, except those whose cause users hear of from somewhere else."""
         return tuple(
             FailingJob(name, each.since, each.said)
             for name, each in self._failures.items()
@@ -91,7 +91,7 @@ class Guard:
         )
 
     async def run(self, job: Job) -> None:
-        """Run a job, unless its pause is not over."""
+        """Run a job, unless it has failed lately and its pause is not over."""
         if not self._is_due(job.name):
             return
         has_ended = job.work is None or job.work.ends != self._ends.get(job.name, 0)
@@ -111,12 +111,13 @@ class Guard:
                 self._recover(job.name)
 
     def attempt(self, name: str, work: Callable[[], object]) -> None:
-        """Do a piece of work that must not wait, unless its pause is not over."""
+        """Call `work` unless it has failed lately and its pause is not over. An exception is recorded and not
+        raised."""
         if self._is_due(name):
             self.insist(name, work)
 
     def insist(self, name: str, work: Callable[[], object]) -> None:
-        """Do a piece of work that has to be tried each time."""
+        """Call `work` even if it has failed lately. An exception is recorded and not raised."""
         try:
             work()
         except Exception as error:  # noqa: BLE001 -- the boundary of all jobs
@@ -125,7 +126,7 @@ class Guard:
             self._recover(name)
 
     async def keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Do work that never ends; begin it again where it fails."""
+        """Run work that should never end, and start it again after a pause whenever it fails."""
         loop = asyncio.get_running_loop()
         while True:
             steady = loop.call_later(MOST_PAUSE_S, self._recover, name)
@@ -140,7 +141,7 @@ class Guard:
             await asyncio.sleep(self._failures[name].pause_s)
 
     def hurry(self) -> None:
-        """Try everything again now: what was in the way may be over."""
+        """End all pauses: the cause of the failures may be gone."""
         for each in self._failures.values():
             each.due, each.pause_s = 0.0, _FIRST_PAUSE_S
 

@@ -32,7 +32,8 @@ log = logging.getLogger("foretool.pipes")
 
 
 class Turn:
-    """Runs callbacks at the end of the turn, or in the loop's next round outside of one. A proxy's pipes share one."""
+    """Runs callbacks at the end of the turn in which input is handled; outside of one, in the loop's next round. All
+    pipes of a proxy share one."""
 
     def __init__(self) -> None:
         self.is_held = False
@@ -80,7 +81,7 @@ class Turn:
 
 
 class PipeWriter:
-    """Writes the messages of one turn together."""
+    """Collects the messages of one round of the loop, and writes them together."""
 
     def __init__(self, transport: asyncio.WriteTransport, turn: Turn) -> None:
         self._transport = transport
@@ -158,7 +159,7 @@ class PipeReader:
         self._set_paused(False, self._is_resting)
 
     def rest(self, seconds: float, then: Callable[[], None] | None = None) -> None:
-        """Do not read for so long, whoever resumes reading meanwhile; do `then` before more is read."""
+        """Read nothing for so many seconds, even if reading is resumed meanwhile; then call `then` and read on."""
         if not self.is_closed and not self._is_resting:
             self._rest_of_work = then
             self._set_paused(self._is_paused, True)

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Precedence:
-    """Lets work go first for which a client waits: other work stops between two of its slices meanwhile."""
+    """Lets work for which a client waits go before other work, which stops between two of its slices meanwhile."""
 
     def __init__(self) -> None:
         self._urgent = 0
@@ -50,8 +50,9 @@ class Precedence:
 
 
 async def in_slices(steps: Steps[T], precedence: Precedence | None = None) -> T:
-    """Do a piece of work, and let the loop do everything else after each slice of it; with `precedence`, whatever goes
-    first there is done before the next slice. Whoever cancels this ends the work where it stands."""
+    """Run steps on the loop, a few milliseconds at a time, so that everything else gets its turn between; with
+    `precedence`, work that goes first there is finished before the next slice. Cancelling ends the work where it
+    stands."""
     try:
         while True:
             if precedence is not None:
@@ -76,7 +77,7 @@ async def wait_for_tick() -> None:
 
 
 class BackgroundWork:
-    """Base of a part that does its slow work in one task at a time."""
+    """Base class of a part that runs its slow work in a background task, one at a time."""
 
     _task: asyncio.Task[None] | None = None
     has_failed = False

@@ -43,18 +43,18 @@ def metadata(entry: AccessEntry) -> bytes:
 
 
 def all_scopes(entry: AccessEntry) -> tuple[str, ...]:
-    """Return every scope that a config knows by its whole name."""
+    """Return every scope that the config names without wildcards."""
     named = [value for grant in entry.grants if grant.claim == "scope" for value in grant.values if is_plain(value)]
     return tuple(dict.fromkeys((*entry.scopes, *named)))
 
 
 def is_plain(pattern: str) -> bool:
-    """Return whether a pattern means one name alone."""
+    """Return whether a pattern has no wildcard, so that it means one name."""
     return not any(letter in pattern for letter in "*?[")
 
 
 def challenge(entry: AccessEntry, error: str = "", description: str = "", scopes: Iterable[str] = ()) -> str:
-    """Return the `WWW-Authenticate` of a refusal. Nothing of the request stands in it."""
+    """Return the `WWW-Authenticate` of a refusal. It repeats nothing of the request."""
     said = {
         "error": error,
         "error_description": description,
@@ -100,11 +100,11 @@ class Issuer(Protocol):
         ...
 
     def again(self, identity: Identity) -> Identity | None:
-        """Return what somebody may do by the config in force, None if the token is not believed any more."""
+        """Return what this person may do by the config in force; None if their token is no longer valid."""
         ...
 
     def lacking(self, profile: str) -> RequestRefused | None:
-        """Return the refusal that names the scopes which would open a profile, None if no scope does."""
+        """Return the refusal that names the scopes which would open a profile; None if no scope does."""
         ...
 
 
@@ -136,7 +136,7 @@ class Access:
 
     @property
     def shares(self) -> int:
-        """How many principals share the server."""
+        """Into how many parts limits are divided, one for each principal that may connect."""
         return max(1, len(self._by_digest)) + (_PEOPLE if self.issuer is not None else 0)
 
     async def identify(self, authorization: str) -> Identity:
@@ -158,7 +158,7 @@ class Access:
         raise RequestRefused(401, reason, www_authenticate=challenge(entry, scopes=entry.scopes))
 
     def again(self, identity: Identity) -> Identity | None:
-        """Return what somebody may do by the rules in force, None for a token that is no longer valid."""
+        """Return what this person may do by the tokens in force; None if theirs is no longer valid."""
         if self._anybody is not None or identity.principal == _WITHOUT_TOKEN:
             return self._anybody if identity.principal == _WITHOUT_TOKEN else None
         if identity.claims:

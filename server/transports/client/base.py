@@ -52,7 +52,7 @@ class Front(Protocol):
     # Of a session that several replicas serve
 
     def share(self, replica: str) -> None:
-        """Other replicas serve the session too: `replica` tells our questions from theirs."""
+        """Note that other replicas serve the session too. `replica` marks our questions, to tell them from theirs."""
 
     @property
     def version(self) -> str:
@@ -75,7 +75,7 @@ class Front(Protocol):
         """The client has listed its tools at another replica."""
 
     def leave(self) -> None:
-        """As `close`, but the session goes on at other replicas."""
+        """Like `close`, but the session goes on at other replicas."""
 
 
 class Fronts(Protocol):
@@ -98,7 +98,7 @@ class Fronts(Protocol):
 
 
 class TransportSession(Protocol):
-    """A session as the transport has it."""
+    """A legacy HTTP session, as the carrier of sessions needs it."""
 
     id: str
     profile: str
@@ -112,7 +112,7 @@ class TransportSession(Protocol):
 
 
 class SessionCarrier(Protocol):
-    """Keeps the sessions of this process where others find them, and takes over theirs."""
+    """Shares the legacy sessions of this process with its replicas, and continues theirs."""
 
     id: str
     """The name of this process among the others."""
@@ -120,7 +120,7 @@ class SessionCarrier(Protocol):
     """Forgets a session that has ended elsewhere."""
 
     async def run(self) -> None:
-        """Take what others say until cancelled."""
+        """Receive what other replicas send, until cancelled."""
 
     def close(self) -> None: ...
 
@@ -134,10 +134,10 @@ class SessionCarrier(Protocol):
         ...
 
     def adopt(self, session: TransportSession, found: tuple[LiveSession, bytes]) -> None:
-        """Go on with a session of others."""
+        """Continue a session that another replica has begun."""
 
     def follow(self, session: TransportSession) -> bool:
-        """Record what others have changed of a session; return False if it has ended."""
+        """Take over what other replicas have changed of a session; return False if it has ended."""
         ...
 
     def end(self, session: TransportSession) -> None:
@@ -150,18 +150,18 @@ class SessionCarrier(Protocol):
         """Note which sessions are in use, and remove what nobody uses. `now`: monotonic."""
 
     def tag(self, ident: Id) -> str:
-        """Return what the name of a stream says of its request, so that any process can answer it."""
+        """Return the part of a stream's name that identifies its request, by which any replica can answer it."""
         ...
 
     def resume(self, session: TransportSession, event_id: str) -> Stream | None:
-        """Return the stream of an event that another process has sent, None if there can be none."""
+        """Return the stream of an event that another replica has sent, to be continued; None if there can be none."""
         ...
 
     async def carry(self, session: TransportSession, sending: Awaitable[None]) -> None:
-        """Send what belongs to no request to the client, for all, while `sending` lasts."""
+        """While `sending` lasts, send the client whatever any replica has for it that belongs to no request."""
 
     def pass_on(self, session: TransportSession, message: Message) -> None:
-        """Tell others what the client has said about a request, or answered, that may be theirs."""
+        """Pass to other replicas a notification or an answer of the client that may be meant for them."""
 
     def note_listed(self, session: TransportSession) -> None:
         """Tell others that the client has listed its tools."""

@@ -52,7 +52,7 @@ STALL_S: Final = 60.0
 
 
 class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
-    """One connection of a client."""
+    """One connection of an HTTP client."""
 
     def __init__(self, connections: Connections, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
@@ -254,7 +254,7 @@ class Connections:
         return True
 
     def allowance(self, connection: HttpConnection) -> Allowance:
-        """Return what counts the time of all connections of a principal, or of the strangers of an address."""
+        """Return what limits the time of all connections of a principal, or, without one, of an address."""
         name = connection.source if connection.principal is None else connection.principal
         return self._allowances.setdefault((connection.principal is not None, name), Allowance())
 
@@ -278,7 +278,7 @@ class Connections:
         return idle
 
     def discard(self, connection: HttpConnection, size: int) -> None:
-        """Count what is thrown away; a connection that sends too much of it is not read until the next sweep."""
+        """Count bytes of a connection that are thrown away. After too many it is not read until the next sweep."""
         self._discarded += size
         if self._discarded > LEFT_RATE:
             connection.transport.pause_reading()
@@ -287,7 +287,8 @@ class Connections:
     # -- about once a second
 
     def sweep(self, now: float) -> None:
-        """Close the connections whose headers do not come, and those that read nothing."""
+        """Close the connections whose header lines take too long, and those whose clients do not read. Called about
+        once a second."""
         self._discarded = 0
         paused, self._paused = self._paused, set()
         for connection in paused:

@@ -30,7 +30,7 @@ log = logging.getLogger("foretool.http")
 
 
 class Pairs:
-    """Pairs of an address and a token or its owner; the oldest go when there are too many."""
+    """Remembers which principals came from which addresses, up to a number; the oldest are forgotten."""
 
     def __init__(self) -> None:
         self._pairs: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -49,8 +49,8 @@ class Pairs:
 
 
 class RefusalLog:
-    """Says in the log where tokens come from that are refused, and never which: the first one of an address at once,
-    those after it once a minute."""
+    """Logs from which addresses refused tokens come, never the tokens: the first of an address at once, later ones once
+    a minute."""
 
     def __init__(self) -> None:
         self._counts: dict[str, tuple[float, int]] = {}
@@ -79,9 +79,9 @@ class RefusalLog:
 
 
 class Door:
-    """Lets requests in by the rules in force.
+    """Identifies who sends each request and counts it, by the rules in force.
 
-    identity = await door.identify(request, "Bearer ...")  # raises Refused: 401, 403 or 429
+    identity = await door.identify(request, "Bearer ...")  # raises RequestRefused: 401, 403 or 429
     """
 
     def __init__(self, rules: HttpRules) -> None:

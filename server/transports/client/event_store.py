@@ -58,7 +58,7 @@ class _Read(NamedTuple):
 
 
 class Memory:
-    """Counts the bytes that are kept for all clients. `relieve` is called while they are too many."""
+    """Limits the bytes that are kept for all clients. `relieve` is called while there are too many."""
 
     def __init__(
         self, relieve: Callable[[], None] = lambda: None, limit: int = _ALL_BYTES,
@@ -73,7 +73,7 @@ class Memory:
         self._read_size = 0
 
     def keep_read(self, stream: Stream, discard: Callable[[], None]) -> None:
-        """Keep a stream that was sent to its end for a while, in case that its client has not got all of it."""
+        """Keep a stream for a while after it was sent to its end, in case the client has not received all of it."""
         self.release(stream)
         self._read[stream] = _Read(self._clock(), stream.size, discard)
         self._read_size += stream.size
@@ -209,11 +209,11 @@ class Stream:
 
     @property
     def is_carried(self) -> bool:
-        """Whether a response carries it now."""
+        """Whether some response is sending it now."""
         return bool(self._readers)
 
     def withdraw(self) -> list[bytes]:
-        """Return the events that were not sent yet, which another replica sends in our place."""
+        """Remove and return the events that were not sent yet; another replica sends them in our place."""
         unsent = [self._events[place - self._first] for place in range(self._next, self._first + len(self._events))]
         for event in unsent:
             self._events.pop()
@@ -239,7 +239,7 @@ class Stream:
             self._store.on_finished(self)
 
     def begin_at(self, index: int) -> None:
-        """Count events from here on."""
+        """Number the next event `index`."""
         self._first = self._next = index
 
     def resume_after(self, index: int) -> bool:
@@ -268,7 +268,7 @@ class Stream:
         return b"".join(parts)
 
     def take_only(self) -> bytes | None:
-        """Return the reply if it is the only message of the stream, else None."""
+        """Take the reply off the stream if it is its only message; else return None."""
         return self._events.popleft() if self.is_finished and len(self._events) == 1 and self._next == 0 else None
 
     @property
@@ -284,8 +284,8 @@ class Stream:
         return b"%bevent: message\ndata: %b\n\n" % (number, event)
 
     def drop_oldest(self) -> bool:
-        """Make room. Returns False when only the newest event is left. A client that was not sent the dropped event
-        does not read, and loses its connection."""
+        """Drop the oldest event to free memory. Returns False if only the newest one is left. A client that was not
+        sent the dropped event does not read, and loses its connection."""
         if len(self._events) < 2:
             return False
         unread = self._next == self._first
@@ -313,7 +313,7 @@ class Stream:
             self._memory.resize(change)
 
     def release(self) -> None:
-        """Count no more; for a stream without a store that nobody reads any more."""
+        """Stop counting the bytes of a stream without a store that nobody reads any more."""
         if self._memory is not None:
             self._memory.resize(-self.size)
             self._memory = None
@@ -347,7 +347,7 @@ class EventStore:
         return stream
 
     def adopt(self, name: str, after: int) -> Stream:
-        """Open the stream of another replica, which goes on after an event."""
+        """Open a stream that another replica began; it continues after an event."""
         stream = self._streams[name] = Stream(name, self)
         stream.begin_at(after + 1)
         return stream
@@ -382,7 +382,7 @@ class EventStore:
         return len(self._streams) - len(self._finished)
 
     def drop_oldest(self) -> bool:
-        """Make room. Returns False when there is nothing to drop."""
+        """Drop the oldest of what is kept, to free memory. Returns False if nothing is left to drop."""
         if self._finished:
             self._discard(next(iter(self._finished)))
             return True

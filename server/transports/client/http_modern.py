@@ -137,7 +137,7 @@ class ModernClients:
                 self._by_caller.pop(key).front.close()
 
     def expire(self, now: float, idle_s: float) -> None:
-        """Forget the callers whom nobody has heard for too long. `now`: monotonic seconds."""
+        """Forget the callers that have sent nothing for `idle_s` seconds. `now`: monotonic seconds."""
         for key, caller in list(self._by_caller.items()):
             if idle_s and not caller.open and now - caller.used_at > idle_s:
                 self._by_caller.pop(key).front.close()

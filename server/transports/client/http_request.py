@@ -58,7 +58,8 @@ class PeerConnection(Protocol):
 
 
 class Turns:
-    """Lets a few through in each round of the loop. Principals take turns; each one's requests go in their order."""
+    """Lets `most` requests continue in each round of the event loop. Principals take turns; the requests of one keep
+    their order."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -94,8 +95,7 @@ class Turns:
 
 
 class Bodies:
-    """Counts the bytes of all bodies that are being received or answered, and keeps large ones from holding up small
-    ones."""
+    """Counts the bytes of all bodies that are being received or answered, and lets small ones overtake large ones."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -103,7 +103,7 @@ class Bodies:
         self._parts, self._large, self._small = Turns(8), Turns(1), Turns(2)
 
     def turns(self, size: int, *, is_whole: bool) -> Turns:
-        """Return whose turns a body of this size waits for, or the next part of it."""
+        """Return the queue in which a body of this size waits; without `is_whole`, that for parts of bodies."""
         return self._parts if not is_whole else self._large if size > _SMALL_BODY else self._small
 
     def take(self, size: int) -> None:

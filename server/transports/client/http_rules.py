@@ -21,7 +21,7 @@ class BindError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """How much clients may take."""
+    """Limits on what HTTP clients may use together."""
 
     max_body: int = 4 * _MIB
     """Bytes of one message."""
@@ -39,7 +39,7 @@ class HttpLimits:
 
 @dataclass(frozen=True, slots=True)
 class HttpRules:
-    """One reading of the rules."""
+    """What the config says about HTTP clients at one time: tokens, hosts and limits."""
 
     access: Access
     guards: Guards = field(default_factory=Guards)
@@ -79,7 +79,8 @@ def _is_open(settings: Settings, address: Address) -> bool:
 
 
 def list_problems(settings: Settings, address: Address) -> list[str]:
-    """Say what is wrong with the way in, each in one line with the way out; these tokens open nothing."""
+    """Return what is wrong with tokens and address, each in one line with the way out. Tokens with problems let nobody
+    in."""
     problems = [problem for _, problem in find_problems(settings)]
     if not problems and not _needs_token(settings) and not _is_open(settings, address):
         problems.append(_need_of_token(address))

@@ -70,7 +70,7 @@ class Guards:
 
 
 class Rates:
-    """Counts the requests of senders. A pause earns as many requests as fit into a minute, and no more.
+    """Counts the requests of each sender. A pause earns as many requests as fit into a minute, and no more.
 
     `most`: requests of one sender in a minute, 0 for any number. `reason`: what a refusal says, with the number in
     place of `{most}` and the seconds to wait in place of `{wait}`.

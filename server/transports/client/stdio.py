@@ -32,7 +32,7 @@ DROPPED: Final = tuple(b'{"jsonrpc":"2.0","method":"notifications/%b"' % kind fo
 
 
 class StdioOpening(Protocol):
-    """What was read of the client before the server was there (`local/opening`)."""
+    """What was read of the client, and answered, before the proxy was ready (`local/opening`)."""
 
     data: bytes
     answer: bytes
@@ -161,10 +161,11 @@ class StdioServer(asyncio.BaseProtocol):
 
 
 class FirstAnswer:
-    """Takes the answer to the first line: it is kept, and goes to the client unless that has one already."""
+    """The channel of the client's first request. Its answer is kept for later windows, and sent unless the client has
+    been answered already."""
 
     def __init__(self, channel: Channel, opening: StdioOpening, line: bytes, on_untold: Callable[[], None]) -> None:
-        """`on_untold`: what happens where the client has another answer."""
+        """`on_untold` is called if the client was given a different answer."""
         self._opening = opening
         self._line = line
         self._on_untold = on_untold

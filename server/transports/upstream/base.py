@@ -20,7 +20,7 @@ Verdict = Literal["repeat", "refused", "other"]
 
 
 class Authorizer(Protocol):
-    """Gives the requests to a remote server their token."""
+    """Provides the token for requests to a remote server."""
 
     @property
     def notice(self) -> str:
@@ -56,7 +56,8 @@ class Receiver(Protocol):
 
     def on_expired(self, request: int | None) -> None:
         """The upstream no longer knows our session and has not handled this request; it needs a new handshake. Replies
-        to other requests may still come, or this may be called for them too. None: a message without reply was sent."""
+        to other requests may still come, or this may be called for them too. None: a message without a reply was
+        sent."""
 
     def on_poll(self, request: int, retry_ms: int) -> None:
         """The upstream has ended the stream of a request so that we ask for the rest after this pause."""

@@ -47,12 +47,12 @@ LOST: Final = "its session had expired"
 
 
 def names_lost_session(text: bytes | bytearray) -> bool:
-    """Return whether a text says that a session is unknown or over."""
+    """Return whether an error text says that a session is unknown or over."""
     return _WORDS.search(text) is not None
 
 
 def error_in(body: bytes | bytearray) -> Message | None:
-    """Return the JSON-RPC error in the body of an HTTP error, None if there is none."""
+    """Return the JSON-RPC error in the body of an HTTP error; None if the body is not one."""
     try:
         message = jsonrpc.decode(body)
     except BadMessage:
@@ -63,11 +63,9 @@ def error_in(body: bytes | bytearray) -> Message | None:
 def classify_refusal(
     status: int, body: bytes | bytearray, request: int | None = None
 ) -> Literal["lost", "doubtful", "kept"]:
-    """Tell what a refusal means for our session. `request`: the id of the refused request.
-
-    Doubtful is an error with the id of the request, which a method or a tool may have given, and an error of a server
-    that fails: both may be about another session than ours.
-    """
+    """Return whether a refused request means that our session is lost, kept, or in doubt. `request`: its id. Errors
+    that a method or tool may have given, and errors of a failing server, leave it in doubt: both may be about another
+    session."""
     error = error_in(body)
     is_of_request = error is not None and error.id is not None and str(error.id) == str(request)
     if status == 404 and not is_of_request:
@@ -214,8 +212,8 @@ class AuthorizedClient:
 
 
 class PacedStream(httpcore2.AsyncNetworkStream):
-    """A connection that is read in pieces, and not while its server has used up its allowance. What the HTTP client
-    reads by itself passes here as well, such as interim answers."""
+    """A connection that is read in small pieces, and paused while its server has used up its allowance. Bytes that the
+    HTTP client reads by itself, such as interim answers, pass here too."""
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream, allowance: Allowance) -> None:
         self._stream = stream

@@ -30,7 +30,7 @@ ERROR_BYTES: Final = 1024 * 1024
 
 
 class HttpSession:
-    """The session of the legacy era, and the headers of its messages; in the modern era there is none."""
+    """The id and the headers of a legacy session; the modern era has no session."""
 
     def __init__(self, era: Era) -> None:
         self.era: Era = era
@@ -57,7 +57,7 @@ class HttpSession:
         return headers
 
     def is_lost_by(self, reply: Message) -> bool:
-        """Return whether an error may mean that the session is lost."""
+        """Return whether this error may mean that the server no longer knows the session."""
         return self.id is not None and isinstance(reply.error, Raw) and names_lost_session(bytes(reply.error))
 
 

@@ -36,7 +36,7 @@ _LEAST_CPU_S: Final = 0.03
 
 
 class ProcessWork(NamedTuple):
-    """What a process and all that it started have done so far."""
+    """How much a process and its descendants have done so far, to tell whether they still work."""
 
     cpu_s: float
     bytes: int
@@ -58,17 +58,17 @@ class Loading:
         return now - self._began < LOADING_S and now - self.worked_at < _QUIET_S
 
     async def watch(self) -> None:
-        """Look again and again, until the time is over."""
+        """Measure the process tree repeatedly, until its time is over."""
         while time.monotonic() - self._began < LOADING_S:
             await asyncio.sleep(LOOK_S)
             await self.look()
 
     async def look(self) -> None:
-        """Record whether the tree has worked since the last look."""
+        """Measure the process tree, and record whether it has done anything since the last time."""
         self.note(await asyncio.to_thread(measure_processes, self._pid))
 
     def note(self, work: ProcessWork) -> None:
-        """Record what the tree has done until now."""
+        """Record how much the process tree has done so far."""
         done, self._work = self._work, work
         if abs(work.cpu_s - done.cpu_s) >= _LEAST_CPU_S or abs(work.bytes - done.bytes) >= _LEAST_BYTES:
             self.worked_at = time.monotonic()

@@ -122,7 +122,7 @@ class ChildWatcher:
         self._sh: subprocess.Popen[bytes] | None = None
 
     def make_mark(self) -> str:
-        """Return the mark of one child. All of ours begin alike, and none is the beginning of another."""
+        """Return a new mark that identifies one child. All marks begin alike, and none is the beginning of another."""
         self._marks += 1
         return f"{self._id}.{self._marks};"
 
@@ -143,8 +143,8 @@ class ChildWatcher:
         self._write(f"l {group} {loading}\n" if loading else f"+ {group}\n")
 
     async def wait_for_turn(self) -> None:
-        """Wait until the next child may be spawned, which stops this process for a moment: one child per round of the
-        loop, and none while a client reads an answer."""
+        """Wait until the next child may be started, because starting one stops this process for a moment. One child
+        starts per round of the loop, none while a client reads an answer."""
         async with self._turn:
             end = time.monotonic() + _YIELDS_S
             await asyncio.sleep(0)
@@ -155,7 +155,7 @@ class ChildWatcher:
         self._write(f"- {group}\n")
 
     def end_gently(self, process: subprocess.Popen[bytes], mark: str) -> None:
-        """Ask a launcher that loads to end, and let it take its time; nobody has to wait for it."""
+        """Ask a launcher that is still loading to end, without waiting for it."""
         self._write(f"e {process.pid} {mark}\n")
         self._ending = [each for each in (*self._ending, process) if each.poll() is None]
 
