@@ -78,13 +78,13 @@ def is_page(uri: str) -> bool:
 
 
 def named_in(page: str, servers: Sequence[str]) -> str | None:
-    """Return the server whose name stands in the URI of a page: `ui://bank/form`."""
+    """Return the server that the URI of a page names, as in `ui://bank/form`; None if it names none of these."""
     authority = page[len(_SCHEME) :].partition("/")[0].lower()
     return next((server for server in servers if server.lower() == authority), None)
 
 
 def owner_of(page: str, naming: Sequence[str]) -> str | None:
-    """Return which of the servers whose tools name a page it belongs to."""
+    """Return the server that a page belongs to, among those whose tools name it (`naming`)."""
     return named_in(page, naming) or next(iter(naming), None)
 
 

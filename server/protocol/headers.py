@@ -51,7 +51,7 @@ Path = tuple[str, ...]
 
 
 class Headers:
-    """Holds the header lines of one request: the first of each by its lower-case name, and which came twice."""
+    """The header lines of one request: the first of each by its lower-case name, and which of them came twice."""
 
     __slots__ = ("_values", "repeated")
 

@@ -65,7 +65,8 @@ class _Received(Message, kw_only=True):
 
 
 class BadMessage(Exception):
-    """Bytes are not a JSON-RPC message. `code`: PARSE_ERROR or INVALID_REQUEST, `id`: that of the request, if any."""
+    """These bytes are not a JSON-RPC message. `code`: PARSE_ERROR or INVALID_REQUEST; `id`: that of the request, if
+    any."""
 
     def __init__(self, code: int, reason: str, id: Id | None = None) -> None:
         super().__init__(reason)
@@ -74,7 +75,7 @@ class BadMessage(Exception):
 
 
 class RpcError(Exception):
-    """A request is to be answered with this error."""
+    """An error with which a request is answered."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -269,7 +270,7 @@ def json_type(value: Raw) -> str:
 
 
 def holds(value: Raw, word: bytes) -> bool:
-    """Return whether these bytes stand anywhere in a value, which is not copied as a whole."""
+    """Return whether these bytes occur in an undecoded value, without copying it."""
     if len(value) <= PART:
         return bytes(value).find(word) >= 0
     whole = memoryview(value)

@@ -32,15 +32,15 @@ def without_colours(line: bytes) -> bytes:
 
 
 class BrokenReply(NamedTuple):
-    """A text that was meant as a reply, and is none."""
+    """A line that was meant as a reply and is not valid JSON-RPC."""
 
     id: int | None
     """Of its request; None where that cannot be told."""
 
 
 def find_broken_reply(text: bytes | bytearray) -> BrokenReply | None:
-    """Return what a text that is no message was meant to answer; None if it was not meant as a reply. A reply in a line
-    of a log does not count: the one that is quoted comes."""
+    """Return the request that an invalid line was meant to answer; None if it was not meant as a reply. A reply quoted
+    in a log line does not count: the real one still comes."""
     # Without its blanks: a message over several lines has many.
     head, tail = (b"".join(part.split()) for part in (bytes(text[:END]).removeprefix(_BOM), bytes(text[-END:])))
     # The version of a reply that is broken off may have stood at its end.

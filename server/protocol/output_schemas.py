@@ -39,7 +39,7 @@ _wrapped: Final = msgspec.json.Decoder(_Wrapped)
 
 
 def is_wide(definition: bytes) -> bool:
-    """Return whether a tool's results may be other values than objects."""
+    """Return whether a tool's output schema allows other values than objects, which the legacy era forbids."""
     if definition.find(b'"outputSchema"') < 0:
         return False
     schema = jsonrpc.fields(definition).get(_SCHEMA)
@@ -47,7 +47,8 @@ def is_wide(definition: bytes) -> bool:
 
 
 def narrow(definition: bytes) -> bytes:
-    """Return a tool's definition as a legacy client may see it."""
+    """Return a tool's definition as the legacy era allows it: an output schema that is not of an object is wrapped in
+    one."""
     if not is_wide(definition):
         return definition
     members: dict[str, Any] = jsonrpc.fields(definition)
@@ -59,7 +60,7 @@ def narrow(definition: bytes) -> bytes:
 
 
 def without_era(definition: bytes) -> bytes:
-    """Return the part of a definition that is the same in both eras; two forms of one definition have one such part."""
+    """Return a definition in a form that is equal for the legacy and the modern variant of the same definition."""
     if b'"execution"' not in definition and b'"outputSchema"' not in definition:
         return definition
     members: dict[str, Any] = jsonrpc.fields(narrow(definition))

@@ -42,7 +42,7 @@ _digest = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class Mark(NamedTuple):
-    """What a file of a skill has to be."""
+    """The digest and the size by which a file of a skill is recognised as unchanged."""
 
     digest: str
     size: int
@@ -81,7 +81,7 @@ def root_of(uri: str) -> str:
 
 
 def expose(uri: str, prefix: str) -> str:
-    """Return what clients call a URI of a server with a prefix."""
+    """Return the URI by which clients call a URI of a server with this prefix."""
     scheme, _, rest = uri.partition("://")
     if not prefix:
         return uri
@@ -89,7 +89,7 @@ def expose(uri: str, prefix: str) -> str:
 
 
 def restore(uri: str, prefix: str) -> str | None:
-    """Return the own URI of a server for what clients call it; None if it is none of this prefix."""
+    """Return the server's own URI for one that clients use; None if it does not begin with this prefix."""
     head = f"{_SCHEME}{prefix}/"
     if not prefix or not uri.startswith(head):
         return None
@@ -99,7 +99,7 @@ def restore(uri: str, prefix: str) -> str | None:
 
 
 def first_part(uri: str) -> str:
-    """Return where the prefix of another server would stand in a URI of a server without one; "" for no such place."""
+    """Return the part of a server's own URI that clients could take for another server's prefix; "" without one."""
     return uri[len(_SCHEME) :].partition("/")[0] if uri.startswith(_SCHEME) else ""
 
 

@@ -61,7 +61,7 @@ def served_extensions(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unite(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the capabilities that either side declares."""
+    """Return all capabilities that at least one side declares."""
     both = {**one, **other}
     for key in one.keys() & other.keys():
         if isinstance(one[key], dict) and isinstance(other[key], dict):
@@ -95,7 +95,7 @@ def request_meta(
 
 
 def declare_tasks(meta: dict[str, Raw]) -> None:
-    """Say in the `_meta` of a call that its sender takes a task for an answer."""
+    """Add to the `_meta` of a call that its sender accepts a task as the answer."""
     declared = jsonrpc.plain_object(meta.get(versions.META_CAPABILITIES)) or {}
     with_tasks = unite(declared, {"extensions": {versions.TASKS: {}}})
     meta[versions.META_CAPABILITIES] = jsonrpc.raw(with_tasks)
