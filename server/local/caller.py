@@ -22,7 +22,7 @@ _MOST_TRIED: Final = 8
 
 
 class NoAnswer(Exception):
-    """No proxy answered."""
+    """No running proxy answered; the message says why."""
 
 
 def ask(

@@ -47,7 +47,7 @@ log = logging.getLogger("foretool.local")
 
 
 class WindowNote(Struct, frozen=True):
-    """What `foretool status` says of a window."""
+    """One open window, as `foretool status` shows it."""
 
     pid: int
     folder: str
@@ -91,7 +91,7 @@ class Windows:
         return Service(self._join, most=_MOST_WINDOWS, idle_s=None, is_raw=True, refuse=self._refuse_late)
 
     def status(self) -> Service:
-        """Return the service that says which windows are open."""
+        """Return the service by which other processes ask which windows are open."""
         return Service(lambda link, hello: QuestionTalk(link, self._answer))
 
     def _answer(self, question: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:

@@ -42,7 +42,8 @@ _PLACES: Final = 16
 
 
 class KeptAnswers:
-    """The answers that clients of one config and profile got to their first lines."""
+    """Keeps the answers to the first messages of clients, by config and profile, so that the next window is answered at
+    once."""
 
     def __init__(self, folder: str, wanted: ProxyIdentity, environ: Mapping[str, str] = os.environ) -> None:
         self._folder = folder
@@ -100,7 +101,7 @@ def _is_busy() -> bool:
 
 
 class Opening:
-    """The first words of one client."""
+    """Reads the first message of a client, and may answer it before a proxy is there."""
 
     def __init__(self, answers: KeptAnswers, source: int = 0, output: int = 1) -> None:
         self._answers = answers
@@ -115,7 +116,7 @@ class Opening:
         self._is_over = False
 
     def hand_over(self) -> bytes:
-        """Return what was read of the client. From now on somebody else reads it."""
+        """Stop reading, and return what was read of the client."""
         self._is_over = True
         return self.data
 

@@ -61,11 +61,11 @@ _LOST: Final = (
 
 
 class Unshared(Exception):
-    """This process serves its client alone, and why."""
+    """This window cannot share a proxy, so its process serves the client alone; the message says why."""
 
 
 class WindowEnded(Exception):
-    """The window ends with this exit status."""
+    """The window ends, with this exit status."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -73,7 +73,7 @@ class WindowEnded(Exception):
 
 
 class Started(Exception):
-    """This process is the new proxy: a fork of the window, which has to serve from here on."""
+    """Raised in the new process: it is the proxy that the window has forked, and has to serve from here on."""
 
     def __init__(self, first: socket.socket, lock: int) -> None:
         super().__init__()

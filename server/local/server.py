@@ -105,7 +105,7 @@ MOST_UNREAD: Final = 1024 * 1024
 
 
 class Hello(Struct, frozen=True):
-    """What a caller said of itself."""
+    """What a caller's greeting says."""
 
     profile: str
     folder: str
@@ -131,23 +131,23 @@ class CallerLink(Protocol):
 
 
 class Talk(Protocol):
-    """One caller's talk with a service."""
+    """The conversation of one caller with a service."""
 
     def receive(self, line: bytes) -> None:
         """Handle one line, without its newline; of a raw service, whatever has come. A `ValueError` ends the talk."""
 
     def ended(self) -> bool:
-        """Note that the caller says no more; return whether it still waits for answers."""
+        """Note that the caller will send no more. Returns whether it still waits for answers."""
 
     def hold(self, held: bool) -> None:
-        """Note that the caller does not read what was sent, or reads again."""
+        """Note that the caller has stopped reading (`held`), or reads again."""
 
     def lost(self) -> None:
         """Note that the caller has gone. Called once."""
 
 
 class Service(Struct, frozen=True):
-    """What callers may want, and its limits."""
+    """One kind of conversation that callers may ask for, with its limits."""
 
     open: Callable[[CallerLink, Hello], Talk]
     limit: int = MOST_BYTES
@@ -226,7 +226,7 @@ class LocalServer:
 
 
 class LocalCaller(asyncio.Protocol):
-    """One connection."""
+    """One connection to the local socket."""
 
     def __init__(self, server: LocalServer, callers: set[LocalCaller]) -> None:
         self._server = server
@@ -346,7 +346,7 @@ class LocalCaller(asyncio.Protocol):
 
 
 class QuestionTalk:
-    """A talk of questions and answers. `answer` gets each question and what takes its answer, at once or later."""
+    """A conversation in which each line is a question. `answer` gets it, and a callback that takes the answer."""
 
     def __init__(
         self, link: CallerLink, answer: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], None]

@@ -36,8 +36,8 @@ _ENV: Final = b"#!/usr/bin/env "
 
 
 class Sharing:
-    """Judges windows. `folder`: where this proxy works. `bound`: returns the servers that work in folders which its
-    clients name."""
+    """Decides whether a window may join this proxy. `folder`: where the proxy works. `bound`: returns the servers that
+    work in folders which their clients name."""
 
     def __init__(
         self, config: LiveConfig, folder: str, bound: Callable[[], list[str]], environ: Mapping[str, str] = os.environ

@@ -35,7 +35,7 @@ class LocalStream:
         self._connection = connection
 
     def send(self, data: bytes, patience_s: float) -> None:
-        """Raises `OSError`."""
+        """Send all of `data`. Raises `OSError`, also after `patience_s` seconds."""
         self._connection.settimeout(patience_s)
         self._connection.sendall(data)
 
@@ -79,7 +79,7 @@ class SocketFolder:
         return LocalStream(connection) if connection is not None else None
 
     def dial(self, name: str, patience_s: float) -> socket.socket | None:
-        """Do what `connect` does, and return the socket itself."""
+        """Connect as `connect` does, and return the socket itself."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(patience_s)

@@ -37,7 +37,7 @@ def is_discovery(line: bytes) -> bool:
 
 
 class Lines:
-    """Cuts a stream into lines."""
+    """Cuts a stream into lines, and leaves out the middle of very long ones."""
 
     def __init__(self) -> None:
         self.open = b""
@@ -46,7 +46,7 @@ class Lines:
         """Bytes in the middle of the open line are gone."""
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
-        """Yield each line that ends in `data`, without its end, and whether its middle was left out."""
+        """Yield each line that `data` completes, without its end, with whether its middle was left out."""
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
             self._keep(data[start:end])
@@ -65,7 +65,7 @@ class Lines:
 
 
 class Pending:
-    """The requests of one client that have no answer, and what a new proxy has to be told of the client."""
+    """Tracks one client's unanswered requests, and what a new proxy must be told to continue with the client."""
 
     def __init__(self) -> None:
         self.ids: dict[bytes, None] = {}
@@ -80,7 +80,7 @@ class Pending:
         """Line and id of what else a proxy keeps of a client: its log level, its subscriptions, that it is ready."""
 
     def asked(self, line: bytes, is_cut: bool) -> None:
-        """Handle a line of the client."""
+        """Note a line of the client."""
         if b'"id"' not in line:
             if b'"notifications/initialized"' in line:
                 self.notes["ready"] = (line, b"")
@@ -116,7 +116,7 @@ class Pending:
             self.notes.pop(f"subscription {uri}", None)
 
     def answered(self, line: bytes, is_cut: bool) -> bytes | None:
-        """Handle a line of the proxy. Returns the id if it answers a request."""
+        """Note a line of the proxy. Returns the id of the request that it answers, if any."""
         if not line.startswith(_OURS):
             return None
         ident = read_id(line, is_cut)
