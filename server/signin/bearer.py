@@ -34,7 +34,7 @@ log = logging.getLogger("foretool.signin")
 
 
 class Bearer:
-    """Gives the requests to one server their token."""
+    """Provides the token for requests to one remote server, and renews it."""
 
     def __init__(
         self, server: Server, vault: Vault, sign_in_machine: Callable[[], Awaitable[bool]] | None = None
@@ -69,16 +69,15 @@ class Bearer:
         return f"{self.problem}: run `foretool login {self._server.name}` in a terminal"
 
     def asks_for_sign_in(self, reason: str) -> bool:
-        """Return whether only a person can help with a request that failed for this reason, or whose server could not
-        be asked for its tools for it."""
+        """Return whether this reason for a failure is one that only a person's sign-in can mend."""
         return self.needs_sign_in and reason.endswith(self.notice)
 
     def redact(self, text: str) -> str:
-        """Return a text without our tokens, also without those of before."""
+        """Return a text without this server's tokens, present and earlier ones."""
         return self._hidden.redact(text)
 
     def has_news(self) -> bool:
-        """Return whether somebody has signed in or out since the last request; costs one look at a file."""
+        """Return whether somebody has signed in or out since the last request. Looks at one file."""
         return self._vault.stamp(self._server) != self._stamp
 
     # -- for requests

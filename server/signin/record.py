@@ -64,7 +64,7 @@ class SignIn(Struct, frozen=True, kw_only=True):
 
     @property
     def renews_itself(self) -> bool:
-        """Whether foretool gets a new token by itself, in the proxy or in a process that signs in again."""
+        """Whether foretool gets new tokens without a person: in the proxy, or in a process that signs in again."""
         return self.is_renewable or self.grant == "client_credentials"
 
     @property
@@ -72,7 +72,7 @@ class SignIn(Struct, frozen=True, kw_only=True):
         return tuple(filter(None, (getattr(self, field) for field in _SECRET)))
 
     def split(self) -> tuple[dict[str, object], dict[str, str]]:
-        """Return what may stand in a file beside others, and the secrets."""
+        """Return the sign-in in two parts: what may stand in a file, and the secrets."""
         everything = msgspec.structs.asdict(self)
         return {key: each for key, each in everything.items() if key not in _SECRET}, {
             key: everything[key] for key in _SECRET

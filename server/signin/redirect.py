@@ -34,7 +34,7 @@ class RedirectError(Exception):
 
 
 class Returned(Struct, frozen=True):
-    """What the authorization server has the browser bring back."""
+    """What the browser brings back from the authorization server."""
 
     code: str = ""
     state: str = ""

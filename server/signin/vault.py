@@ -36,7 +36,7 @@ Stamp = tuple[int, int, int]
 
 
 class KnownSignIn(msgspec.Struct, frozen=True):
-    """What may be shown of a sign-in."""
+    """What may be shown about a sign-in."""
 
     server: str
     issuer: str = ""
@@ -54,7 +54,7 @@ class VaultError(Refusal):
 
 
 class Vault:
-    """The sign-ins of one user."""
+    """Stores the sign-ins of one user: in files, with their secrets in the keyring where there is one."""
 
     def __init__(self, folder: Path, *, keyring: bool = True) -> None:
         self.folder = folder
@@ -69,13 +69,14 @@ class Vault:
         return cls(folder, keyring=not is_off(environ))
 
     def path(self, server: Server) -> Path:
-        """Return the file of a server: another address or another name is another sign-in."""
+        """Return the file of a server's sign-in. It depends on the server's name and address: another of either needs a
+        sign-in of its own."""
         digest = hashlib.sha256(f"{server.name}\0{server.url}".encode()).hexdigest()[:20]
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", server.name)[:40]
         return self.folder / f"{name}-{digest}.json"
 
     def stamp(self, server: Server) -> Stamp | None:
-        """Return what changes whenever the file does; None if there is none."""
+        """Return a value that changes whenever the file of a server's sign-in does; None if there is none."""
         try:
             status = os.stat(self.path(server), follow_symlinks=False)  # noqa: PTH116 -- done before every request
         except OSError:
@@ -83,11 +84,11 @@ class Vault:
         return status.st_mtime_ns, status.st_size, status.st_ino
 
     def note_wanted(self, server: Server, challenge: Challenge) -> None:
-        """Keep what a server asks for in addition, for the next `foretool login`. Raises `VaultError`."""
+        """Save which scopes a server asks for in addition, for the next `foretool login`. Raises `VaultError`."""
         self._write(self.path(server).with_suffix(".wanted"), msgspec.json.encode(challenge))
 
     def wanted(self, server: Server) -> Challenge:
-        """Return what a server has asked for beyond what it was allowed."""
+        """Return what a server asks for beyond what its sign-in allows."""
         data = self._read(self.path(server).with_suffix(".wanted"))
         try:
             return msgspec.json.decode(data, type=Challenge) if data else Challenge()
@@ -150,7 +151,8 @@ class Vault:
 
     @contextlib.contextmanager
     def locked(self, server: Server) -> Iterator[None]:
-        """Keep other processes from renewing the same token. Waits for them; call it in a thread."""
+        """Keep other processes from renewing the same token inside the block. Waits for them, so call it in a
+        thread."""
         self._make_folder()
         descriptor = os.open(self.path(server).with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         try:
