@@ -20,7 +20,7 @@ _LINES: Final = 5
 
 
 class Cause(Struct, frozen=True):
-    """Why a server did not start."""
+    """Why a server did not start, with a code and what to do."""
 
     code: Code
     what: str
@@ -33,7 +33,7 @@ class Cause(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """All of it in one line: what happened, its code, and what to do, once."""
+        """The cause as one line: what happened, its code, and what to do."""
         return f"{self.what} [{self.code}]; {self.do}"
 
 
@@ -311,7 +311,7 @@ def find_cause(stderr: Sequence[str], error: str) -> Cause | None:
 
 
 def telling_line(stderr: Sequence[str]) -> str:
-    """Return the line of stderr that most probably says why a server ended, or ""."""
+    """Return the line of stderr that most probably says why a server ended; "" if none does."""
     crash = max((at for at, line in enumerate(stderr) if line.startswith("Traceback (most recent")), default=None)
     if crash is not None and (said := _without_noise(stderr[crash:])):
         return next((line for line in said if _RAISED.match(line)), said[0])

@@ -66,7 +66,7 @@ log = logging.getLogger("foretool.connection")
 
 
 class Lost(Struct, frozen=True):
-    """Takes the place of a reply that will not come."""
+    """Stands in place of a reply that will not come, with the reason."""
 
     reason: str
     sent: bool
@@ -79,7 +79,7 @@ Reply = Message | Lost
 
 
 class Party(Struct, frozen=True):
-    """The clients that may be told of each other's calls: those of one credential and one profile."""
+    """Clients that may learn of each other's calls: those with one credential and one profile."""
 
     principal: str
     profile: str
@@ -127,7 +127,7 @@ class Request(Struct, eq=False):
 
     @property
     def lateness(self) -> str:
-        """Why it was given up, once its deadline has passed."""
+        """The reason for giving it up, once its deadline has passed."""
         if self.questions:
             return f"its user did not do what it asked for within {QUESTION_S:g} s"
         if not self.sent or self.deadline <= self.sent_at + self.timeout:
@@ -137,7 +137,7 @@ class Request(Struct, eq=False):
         return f"no answer, and no progress within {self.timeout:g} s"
 
     def drop_callbacks(self) -> None:
-        """Break the reference cycles through the callbacks, which would be garbage to collect."""
+        """Drop the callbacks, to break reference cycles that the garbage collector would have to find."""
         self.reply, self.notice, self.wants, self.poll, self.build_meta = _ignore, None, None, None, None
 
 
@@ -366,14 +366,14 @@ class Connection:
         self._send_now(Message(method=method, params=UNSET if params is None else jsonrpc.raw(params)))
 
     def expire(self, now: float) -> list[Request]:
-        """Cancel the requests whose deadline has passed and return them, for the caller to answer."""
+        """Cancel the requests whose deadline has passed, and return them; the caller answers them."""
         late = [request for request in self._pending.values() if request.deadline and request.deadline < now]
         for request in late:
             self.cancel(request, "timed out")
         return late
 
     def drop(self, reason: str) -> None:
-        """Answer every request in flight with `Lost`."""
+        """Answer every open request with `Lost`."""
         self._gone = self._gone or reason
         self.ready = False
         self._notices.close()
@@ -551,11 +551,11 @@ class Connection:
         self._events.on_request(message, waiting, answer)
 
     def doubt_s(self) -> float:
-        """Return for how long a question may yet be that of a request that was given up, in seconds."""
+        """Return for how many more seconds a question of the upstream may belong to a request that was given up."""
         return self._askers.doubt_s()
 
     def told_of(self) -> list[Request]:
-        """Return the requests of clients that a log entry may tell of."""
+        """Return the clients' requests to which a log entry of the upstream may belong."""
         return self._askers.logging()
 
     def _send_now(self, message: Message) -> None:

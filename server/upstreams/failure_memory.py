@@ -35,13 +35,13 @@ _LOOK_S: Final = 5.0
 
 
 def known_failures(store: Store, entries: Mapping[str, str]) -> list[Failure]:
-    """Return what a store knows against servers. `entries`: by server, the digest of its entry; what was known of
-    another entry says nothing of this one. Raises `StorageError`."""
+    """Return the failures on record of these servers. `entries`: by server, the digest of its entry; a failure of an
+    earlier entry does not count. Raises `StorageError`."""
     return [each for each in store.serving.failures() if entries.get(each.server) == each.entry]
 
 
 class FailureMemory:
-    """Keeps what is known against the servers of one config, for this process and those that follow."""
+    """Keeps which servers of a config fail, in the store, so that other processes and later runs know it."""
 
     def __init__(self, store: Store, upstreams: UpstreamRegistry) -> None:
         self._store = store

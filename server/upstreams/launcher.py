@@ -40,8 +40,8 @@ def list_limit(config: Config) -> ListLimit:
 def link_opener(
     server: Server, limit: int, watcher: ChildWatcher, turn: Turn | None = None, authorizer: Authorizer | None = None
 ) -> OpenLink:
-    """Return what opens the link to a server. `limit`: bytes of one message. `turn`: shared by all pipes of a proxy.
-    `authorizer`: has the token of a remote server."""
+    """Return a function that opens the link to a server. `limit`: bytes of one message. `turn`: shared by all pipes of
+    a proxy. `authorizer`: provides the token for a remote server."""
     cert = (server.client_cert, server.client_key) if server.client_cert else None
     allowance = Allowance()
 
@@ -66,8 +66,8 @@ def link_opener(
 
 
 def make_bearer(server: Server, config: Path) -> Bearer | None:
-    """Return what has the token of a server; None for one that gets no token from us. `config`: the file that it
-    stands in."""
+    """Return what provides the token for a server; None for one without a token from us. `config`: the file of its
+    entry."""
     if not server.may_sign_in:
         return None
     # Only who has remote servers waits for these imports.

@@ -54,7 +54,8 @@ def note_refusal(speaks: dict[Era, bool], era: Era, code: int) -> bool:
 
 
 class Line:
-    """Holds the connection of one era and the requests that wait for it; it stays across restarts of the upstream."""
+    """The connection to an upstream in one era, with the requests that wait for it. It survives restarts of the
+    upstream."""
 
     def __init__(self, era: Era) -> None:
         self.era: Era = era
@@ -86,7 +87,7 @@ class Line:
         self.wanted.set()
 
     def take_over(self, other: Line) -> None:
-        """Let the requests that wait for the other line wait for this one."""
+        """Take over the requests that wait for another line."""
         self._waiting.extend(other._waiting)
         other._waiting.clear()
 
@@ -130,8 +131,8 @@ class LineEvents(ConnectionEvents, Protocol):
         ...
 
     def on_moved(self, era: Era, other: Era, *, is_told: bool) -> None:
-        """The line of the other era serves the clients of this one too. `is_told`: its connection knows what they have
-        subscribed to, or hears of it when it is ready."""
+        """The line of `other` serves the clients of this era too from now on. `is_told`: the upstream knows their
+        subscriptions, or will hear of them once that line is ready."""
 
     def on_failed(self, line: Line, reason: str) -> None: ...
 
@@ -206,8 +207,8 @@ class Lines:
         return next((text for connection in self.connections() if (text := connection.noise)), "")
 
     def tell_again(self, *, even_called: bool) -> bool:
-        """Let go of a legacy connection that was told of less than what clients can do by now: it is made again, and
-        told. Returns whether there was one. `even_called`: also where a client has sent a request on it."""
+        """End a legacy connection whose handshake declared less than clients can do by now, so that it is made again.
+        Returns whether there was one. `even_called`: also one on which clients have sent requests."""
         line = self._by_era["legacy"]
         connection = line.ready
         if connection is None or connection.in_flight or (connection.parties and not even_called):
@@ -220,15 +221,15 @@ class Lines:
         return True
 
     def told_of(self) -> list[Request]:
-        """Return the requests of clients that a log entry of the upstream may tell of."""
+        """Return the clients' requests to which a log entry of the upstream may belong."""
         return [request for connection in self.connections() for request in connection.told_of()]
 
     def doubt_s(self) -> float:
-        """Return for how long a question may yet be that of a request that was given up, in seconds."""
+        """Return for how many more seconds a question of the upstream may belong to a request that was given up."""
         return max((connection.doubt_s() for connection in self.connections()), default=0.0)
 
     def parties(self) -> set[Party]:
-        """Return who has sent requests on the present connections."""
+        """Return whose requests were sent on the present connections."""
         return {party for connection in self.connections() for party in connection.parties}
 
     async def end(self) -> None:

@@ -49,7 +49,7 @@ _GONE_S: Final = 180.0
 
 
 class RecordedProxy(Struct, frozen=True):
-    """A process that serves, or that was killed while serving."""
+    """A running proxy, or one that was killed, as its states in the store show it."""
 
     pid: int
     started_at: float
@@ -100,7 +100,7 @@ log = logging.getLogger("foretool.upstreams")
 
 
 class UpstreamMemory:
-    """Loads what earlier runs knew of upstreams and saves what they tell now."""
+    """Loads from the store what earlier runs knew of upstreams, and saves what they list now."""
 
     def __init__(self, store: Store, catalog: Catalog, upstreams: UpstreamRegistry, config: LiveConfig) -> None:
         self._store = store
@@ -148,12 +148,12 @@ class UpstreamMemory:
         return {record.name: record for record, _ in known}
 
     def digest_inputs(self) -> str:
-        """Return a digest of everything in the config that tools and their names follow from."""
+        """Return a digest of everything in the config on which tools and their names depend."""
         config = self._config.now
         return digest_inputs(list(config.servers.values()), config.prefixes, self._known_as)
 
     def take_up(self, names: Iterable[str]) -> None:
-        """Add to the catalog what the store has of these servers, because somebody has decided about them."""
+        """Load the tools of these servers from the store again, because somebody has decided about them."""
         keys = [(name, self._known_as[name]) for name in names if name in self._known_as]
         for record, tools in self._store.catalog.load(keys):
             self._catalog.load(record.name, tools, record.instructions)
@@ -181,7 +181,7 @@ class UpstreamMemory:
         return now - self._listed_at.get(name, now) > REFRESH_S
 
     def note_size(self) -> Steps[None]:
-        """Keep in steps what the definitions of all tools take, if that may have changed. May raise `StorageError`."""
+        """Record how many tokens all tools take, in steps, if that may have changed. May raise `StorageError`."""
         now = self._catalog.now
         if now is self._sized:
             return
@@ -279,8 +279,8 @@ class UpstreamMemory:
         )
 
     def note_failure(self, upstream: Upstream) -> Cause | None:
-        """Return why a server fails, and remember it where that is no loss that it may recover from at once, and not
-        the failure of one person's connection."""
+        """Return why a server fails, and record it, unless the server may recover at once or only one person's
+        connection fails."""
         cause = self.explain(upstream)
         fails = upstream.has_failed or upstream.state is State.UNLISTED
         if cause is not None and fails and not upstream.is_personal:
@@ -300,12 +300,12 @@ class UpstreamMemory:
     # -- states of this and other proxies
 
     def open(self) -> None:
-        """Delete the states that a dead process with our id has left."""
+        """Delete the states of a dead process that had our process id."""
         with contextlib.suppress(StorageError):
             self._store.serving.clear_states(os.getpid(), machine=self._machine)
 
     def close(self) -> None:
-        """Delete our states: this proxy ends."""
+        """Delete the states of this proxy, which ends."""
         if self._timer is not None:
             self._timer.cancel()
         with contextlib.suppress(StorageError):

@@ -37,7 +37,7 @@ log = logging.getLogger("foretool.connection")
 
 
 class Bucket(Struct):
-    """Admits `most` at once and `rate` a second."""
+    """A token bucket: lets `most` through at once and `rate` a second."""
 
     most: float
     rate: float
@@ -45,7 +45,7 @@ class Bucket(Struct):
     at: float
 
     def take(self, now: float) -> bool:
-        """Return whether one more may pass, and count it."""
+        """Return whether one more may pass; counts it if so."""
         self.left = min(self.left + (now - self.at) * self.rate, self.most)
         self.at = now
         if self.left < 1:
@@ -60,7 +60,7 @@ def new_bucket(limit: tuple[float, float], now: float) -> Bucket:
 
 
 class NoticeLimit:
-    """Passes the notifications of one connection on, as long as there are not too many."""
+    """Limits how many notifications of one connection are passed on."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

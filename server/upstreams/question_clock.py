@@ -31,7 +31,7 @@ class Waiting(Protocol):
 
 
 class QuestionClock:
-    """Knows which questions of one connection are open, and the requests that wait for their answers."""
+    """Stops the time limits of requests while questions of the upstream wait for a user."""
 
     def __init__(self) -> None:
         self._open: dict[object, tuple[str, Sequence[Waiting]]] = {}
@@ -53,7 +53,8 @@ class QuestionClock:
             self.go_on(next(iter(self._open)))
 
     def go_on(self, question: object, answer: Message | None = None) -> None:
-        """Handle the answer to a question; None if it is taken back."""
+        """Let time count again for the requests that waited for this question. `answer`: None if the question was taken
+        back."""
         elicitation, requests = self._open.pop(question, ("", ()))
         has_accepted = answer is not None and decoded_members(answer.result).get("action") == "accept"
         if elicitation and has_accepted and len(self._at_address) < _MOST_OPEN:

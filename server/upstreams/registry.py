@@ -87,7 +87,8 @@ class UpstreamRegistry:
         return self._upstreams.pop(name, None)
 
     def admitted(self, profile: Profile) -> list[Upstream]:
-        """Return the upstreams of a profile, as its person reaches them."""
+        """Return the upstreams of a profile. Where each person has a connection of their own, it is that of the
+        profile's person."""
         reach = self._policy.reach(profile)
         return [self.serving(upstream.name, profile) for upstream in self if reach.admits(upstream.name)]
 
@@ -129,7 +130,7 @@ class UpstreamRegistry:
         return [upstream for upstream in shared if self.may_have(upstream, capability)]
 
     def may_have(self, upstream: Upstream, capability: str) -> bool:
-        """Return whether an upstream declares a capability, or nothing is known of it yet."""
+        """Return whether an upstream declares a capability; while nothing is known of it, whether it may."""
         known = self._capabilities.get(upstream.name)
         return not upstream.error if known is None else capability in features(known)
 
@@ -177,7 +178,7 @@ class UpstreamRegistry:
         return any(map(self._is_awaited, self if profile is None else self.admitted(profile)))
 
     def awaited(self) -> frozenset[str]:
-        """Return the names of the upstreams whose tools are unknown and may come."""
+        """Return the upstreams whose tools are unknown and that are not known to fail."""
         return self.unlisted() - self._failures.keys()
 
     def _is_coming(self, upstream: Upstream) -> bool:

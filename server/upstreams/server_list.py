@@ -58,7 +58,7 @@ log = logging.getLogger("foretool.upstream")
 
 
 async def give_turn_after(size: int) -> None:
-    """Let everything else have its turn, if so many bytes take more than a moment."""
+    """Let other tasks run once, if handling so many bytes took long."""
     if size >= LONG:
         await asyncio.sleep(0)
 
@@ -118,8 +118,8 @@ class ServerList:
         return self._failures > 0
 
     def is_declared(self, connection: Connection) -> bool:
-        """Return whether the upstream says that it has such a list; every one has tools that declares nothing at
-        all."""
+        """Return whether the upstream declares this list. One that declares no capabilities at all is taken to have
+        tools."""
         capabilities = connection.server_info.capabilities or {}
         return self.kind.capability in features(capabilities) or (self.kind is TOOLS and not capabilities)
 
@@ -129,7 +129,7 @@ class ServerList:
         await self._ask(connection)
 
     def begin(self, connection: Connection) -> None:
-        """Do the same in a task."""
+        """Start a task that asks for the list and reports it."""
         self._asking += 1
         self._tasks.spawn(self._ask(connection))
 
@@ -243,7 +243,8 @@ class ServerList:
         self._ask_in(DEBOUNCE_S, connection)
 
     def follow_change(self, connection: Connection) -> None:
-        """Ask soon because the upstream has announced a change; less soon if it does nothing else."""
+        """Ask soon, because the upstream has announced a change. The pause is longer if it does little besides
+        announcing changes."""
         self.is_announced = True
         if self._soon is None:
             self._changes = self._count_changes() - 1

@@ -74,7 +74,7 @@ class Host(Protocol):
 
 
 class User(Protocol):
-    """A client that calls."""
+    """A client that sends requests to an upstream."""
 
     @property
     def says_goodbye(self) -> bool:
@@ -169,7 +169,7 @@ class Upstream:
 
     @property
     def needs_sign_in(self) -> bool:
-        """Whether the server refuses us until a person signs in."""
+        """Whether the server refuses requests until a person signs in."""
         return self.bearer is not None and self.bearer.needs_sign_in
 
     @property
@@ -265,8 +265,10 @@ class Upstream:
                 line.lost.set()
 
     def note_tools(self, before: Collection[ToolId], now: Collection[ToolId]) -> None:
-        """Note which tools it lists, and which were known of it. Commands start servers as for a client that can do
-        everything, and then some more may be known; a version that has other tools lacks some and has new ones."""
+        """Compare the tools that the server lists now with those known `before`, to find out whether its list depends
+        on its client's capabilities. Sets `lists_by_client` if it seems so. A command starts servers as a client that
+        can do everything, so fewer tools than before suggest it; a new version of a server has both fewer and other
+        ones."""
         declared = next((each.declared for each in self.lines.ready()), {})
         was_told, self._declared = self._declared, declared
         is_fewer = set(now) < set(before) and declared != ANY_CLIENT
@@ -275,8 +277,8 @@ class Upstream:
             self.lists_by_client = True
 
     def tell_again(self) -> None:
-        """Start it again if a client has come that can do more than it was told, unless somebody's work might be lost
-        for nothing: nobody has called it since its start, or its list is known to depend on it."""
+        """Restart the server if a client has come that can do more than the server was told, but only where no work is
+        lost for nothing: nobody has called it since its start, or its list is known to depend on the client."""
         if self.state is State.READY and self._times_told_again < _MOST_TOLD_AGAIN:
             self._times_told_again += self.lines.tell_again(even_called=self.lists_by_client)
 
