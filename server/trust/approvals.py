@@ -37,7 +37,7 @@ def why_held(server: str) -> str:
 
 
 def count_held(held: Held) -> str:
-    """Say what is held of a server, for example "30 tools changed, 2 tools new"."""
+    """Return how many definitions of a server wait, such as "30 tools changed, 2 tools new"."""
     nouns: dict[DefinitionKind, str] = {
         "tool": "tool", "prompt": "prompt", "prompt_text": "prompt text", "resource": "resource",
         "template": "resource template", "skill": "skill",
@@ -58,7 +58,7 @@ def count_held(held: Held) -> str:
 
 
 def say_waiting(held: Iterable[HeldHead], servers: Collection[str]) -> dict[str, tuple[frozenset[str], str]]:
-    """Return what waits of these servers: the hashes, and one line that says what it is and the way out."""
+    """Return by server what waits for a decision: the hashes, and one line about it with the way out."""
     by_server: dict[str, list[HeldHead]] = {}
     for each in held:
         if each.server in servers:
@@ -116,7 +116,7 @@ def _program_of(launch: Definition) -> tuple[str, ...]:
 
 
 def of_launch(definition: Definition, launch: Definition) -> Definition:
-    """Return a definition with what was known of its server when it listed it."""
+    """Return a definition with the fingerprint and version of the server that listed it."""
     return replace(definition, fingerprint=launch.fingerprint, version=launch.version)
 
 
@@ -188,7 +188,7 @@ def definition_of(tool: Tool) -> Definition:
 
 
 def text_of(server: str, kind: DefinitionKind, name: str, text: str) -> Definition:
-    """Return a text as a definition to decide about; what looks like a secret is neither kept nor compared."""
+    """Return a text of a server as a definition to be approved, with what looks like a secret taken out."""
     value = hide_shapes(text.strip()).encode(errors="replace")
     return Definition(server, kind, name, hashlib.sha256(value).hexdigest(), value)
 
@@ -245,9 +245,10 @@ def _in_order(value: Any, key: str, level: int) -> Any:
 
 
 def stand_in_tool(listed: Definition, approved: Definition) -> Definition | None:
-    """Return the approved version of a listed tool, as it may be served in its place; None if its calls would fail.
+    """Return the approved version of a changed tool, to be served in its place; None if calls by the approved version
+    would fail.
 
-    Where the output schema has changed, the approved version is served without one: clients check results against it.
+    If the output schema has changed, the approved version is served without one: clients check results against it.
     """
     try:
         before, now = jsonrpc.fields(approved.value), jsonrpc.fields(listed.value)
@@ -263,7 +264,7 @@ def stand_in_tool(listed: Definition, approved: Definition) -> Definition | None
 
 
 def serve_definition(tool: Tool, definition: Definition) -> Tool:
-    """Return a tool as it may be served: with this definition of it."""
+    """Return a tool with this definition in place of its own."""
     if definition.hash == tool.schema_hash:
         return tool
     return replace(tool, definition=definition.value, schema_hash=definition.hash, tokens=None)

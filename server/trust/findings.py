@@ -78,7 +78,7 @@ def find_in_text(text: str, server: str, others: Names, where: str = "instructio
 
 
 def counted(findings: tuple[TextFinding, ...]) -> int:
-    """Return how many findings count in a summary: those that are not low."""
+    """Return how many findings are of medium or high severity, which summaries count."""
     return sum(each.severity != "low" for each in findings)
 
 

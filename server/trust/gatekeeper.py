@@ -57,7 +57,7 @@ log = logging.getLogger("foretool.trust")
 
 
 class Listing(Struct, frozen=True):
-    """What a server lists and says at one time, or what may be served of it."""
+    """The tools and texts that a server lists at one time, or the approved part of them."""
 
     tools: Sequence[Tool]
     text: str = ""
@@ -68,7 +68,7 @@ class Listing(Struct, frozen=True):
 
 
 class Rests:
-    """The pauses of lists whose last comparison took long and found changes."""
+    """Makes a server's next list wait if comparing its last one took long and found changes."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -76,7 +76,7 @@ class Rests:
         """By server and kind."""
 
     def last(self, server: str, kind: DefinitionKind) -> bool:
-        """Return whether the list of a server still has to wait."""
+        """Return whether the pause of a server's list is not over yet."""
         return self._clock() < self._until.get((server, kind), 0.0)
 
     def begin(self, server: str, kind: DefinitionKind, took_s: float) -> None:
@@ -86,7 +86,7 @@ class Rests:
 
 
 class Gatekeeper:
-    """Lets through what was approved."""
+    """Lets through those parts of servers' lists that are approved, and holds the others."""
 
     def __init__(
         self, store: Callable[[], ApprovalStore], config: LiveConfig, clock: Callable[[], float] = time.monotonic
@@ -311,8 +311,8 @@ class Gatekeeper:
         return admitted, bool(judged.held)
 
     def unseen(self, name: str) -> list[ListKind]:
-        """Return the lists that a server has to give soon, because what it lists counts as seen first: it is new, and
-        nobody has asked it for them, or the user has edited its entry."""
+        """Return the lists to ask a server for soon, so that what it lists is approved as first seen: lists of a new
+        server that were never asked for, and all lists of one whose entry the user has edited."""
         try:
             new = [kind for kind, member in MEMBERS.items() if not self._ledger.is_seen(name, member.first)]
             asked = {kind for kind in new if self._ledger.approved(name, "asked", MEMBERS[kind].definition)}

@@ -98,12 +98,12 @@ class ApprovalLedger:
         return found or [DefinitionHead(each.name, each.hash, each.state) for each in self.kept(server, kind)]
 
     def kept(self, server: str, kind: DefinitionKind) -> list[Definition]:
-        """Return what was seen first of a server and could not be written."""
+        """Return what was seen first of a server and is only in memory, because it could not be written."""
         found = (each for (owner, _), kept in self._unsaved.items() if owner == server for each in kept)
         return [each for each in found if each.kind == kind]
 
     def is_seen(self, server: str, kind: DefinitionKind) -> bool:
-        """Return whether the store has what was seen first. Raises `StorageError`."""
+        """Return whether the store has the first seen definitions of this kind of a server. Raises `StorageError`."""
         return bool(finish(self.read(server, kind))) and (server, kind) not in self._unsaved
 
     def known(self, server: str, kind: DefinitionKind) -> Steps[tuple[Hashes, Hashes]]:
@@ -168,7 +168,7 @@ class ApprovalLedger:
             self.unjudged.add(server)
 
     def keep_version(self, launch: Definition) -> None:
-        """Keep which version of a server nothing waits of. Raises `StorageError`."""
+        """Record the version of a server of which nothing waits for approval. Raises `StorageError`."""
         approved = (each for each in self.store.approved(launch.server, "launch", "") if each.hash == launch.hash)
         if any(each.version != launch.version for each in approved):
             self.store.approve_listed([replace(launch, state="approved", seen_at=time.time())])
@@ -257,7 +257,7 @@ class ApprovalLedger:
     # -- in the course of time
 
     def look(self) -> set[str]:
-        """Return the servers about which somebody has decided since the last look."""
+        """Return the servers about which somebody has decided since the last call."""
         try:
             version = self.store.version
             before, self._version = self._version, version
@@ -269,7 +269,8 @@ class ApprovalLedger:
             return set()
 
     def due(self) -> set[str]:
-        """Return the servers that have to list again, because the store could not be read or written."""
+        """Return the servers that should list again, because their last list could not be judged without the store.
+        Empty until a pause is over, which grows."""
         if self._clock() < self._retry_at:
             return set()
         self._pause_s = min(2 * self._pause_s, AGAIN_S[1]) if self.unjudged else AGAIN_S[0]

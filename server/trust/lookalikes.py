@@ -40,7 +40,7 @@ def fold_lookalikes(text: str) -> str:
 
 
 def skeleton(name: str) -> str:
-    """Return what a name looks like at a glance: two names with one skeleton are taken for each other."""
+    """Return a form of a name that is equal for names that look alike."""
     plain = _PARTS.sub("", fold_lookalikes(name))
     for one, other in _SWAPS:
         plain = plain.replace(one, other)
@@ -48,7 +48,7 @@ def skeleton(name: str) -> str:
 
 
 class Names:
-    """The tools of all servers, to find a copy of one among the others."""
+    """The names and descriptions of all servers' tools, to find copies among them."""
 
     def __init__(self, tools: Iterable[tuple[str, str, str]] = ()) -> None:
         """`tools`: server, the tool's own name there, description."""
@@ -72,7 +72,7 @@ class Names:
         return None
 
     def copied(self, server: str, name: str, description: str) -> tuple[str, str] | None:
-        """Return another server's tool of the same name that is described in nearly the same words."""
+        """Return another server's tool with the same name and nearly the same description; None without one."""
         words = _words(description)
         for other, known, theirs in self._by_skeleton.get(skeleton(name), ()):
             if other != server and len(words & theirs) >= max(_LEAST_WORDS, _COPIED * len(words | theirs)):
@@ -85,7 +85,7 @@ class Names:
         return len(own) > 1 and own == self._of.get(other)
 
     def are_own(self, server: str, text: str) -> bool:
-        """Return whether a text names tools, and all of them are tools of this server."""
+        """Return whether a text names tools and all of them are this server's."""
         named = [name.lower() for _, name in _names(text)]
         return bool(named) and self._of.get(server, set()).issuperset(named)
 

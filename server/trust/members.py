@@ -33,7 +33,7 @@ _DATA: Final = {"size": _SIZE, "mimeType": _TYPE}
 
 
 class MemberKind(NamedTuple):
-    """How the members of one list stand in the store of approvals."""
+    """How members of one kind of list are kept in the store of approvals."""
 
     definition: DefinitionKind
     first: DefinitionKind
@@ -49,7 +49,8 @@ MEMBERS: Final[Mapping[ListKind, MemberKind]] = {
 
 
 def lacking(capabilities: Iterable[str]) -> list[DefinitionKind]:
-    """Return what says that there is no list, for each list that a server with these capabilities does not have."""
+    """Return, for each list that a server with these capabilities does not have, the definition kind which records that
+    it was seen."""
     declared = set(capabilities)
     return [member.first for kind, member in MEMBERS.items() if kind.capability not in declared]
 
@@ -65,7 +66,7 @@ def words_to_approve(kind: ListKind, member: Raw, *, is_strict: bool) -> Raw | N
 
 
 def serve_member(kind: ListKind, member: Raw, listed: Definition, judged: Definition) -> Raw:
-    """Return a listed member as it may be served: as it is listed, or with the approved words."""
+    """Return a member as it may be served: unchanged, or with the approved texts."""
     if judged is listed:
         return member
     if kind is not RESOURCES:
@@ -74,7 +75,7 @@ def serve_member(kind: ListKind, member: Raw, listed: Definition, judged: Defini
 
 
 def serve_bare(member: Raw) -> Raw:
-    """Return a resource without the words that nobody has approved."""
+    """Return a resource without its texts, which nobody has approved."""
     words, data = _split(member)
     name = jsonrpc.text(words.get("name")) or ""
     bare = {"uri": words["uri"], "name": words["name"] if 0 < len(name) <= _LONG_NAME else words["uri"]}

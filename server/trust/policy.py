@@ -53,7 +53,7 @@ _annotated = msgspec.json.Decoder(_Annotated)
 
 
 class Verdict(Struct, frozen=True):
-    """What the config and the server say of one tool in one profile."""
+    """What config and server say about one tool in one profile: its risk, and whether its calls run."""
 
     risk: Risk
     source: Source
@@ -102,7 +102,7 @@ Decision = Run | Confirm | Refuse
 
 
 class Reach:
-    """What the clients of one profile reach, under one reading of the config."""
+    """What the clients of one profile may find and call, by the config as it is at one time."""
 
     def __init__(
         self, profile: Profile, servers: Mapping[str, Server], settings: Settings, sees: Sees | None = None,
@@ -149,7 +149,7 @@ class Reach:
         return server in self._denying or server in self._personal
 
     def hides_some(self, server: str) -> bool:
-        """Return whether clients of this profile may not find some tool of this server."""
+        """Return whether some tool of this server may not be found by clients of this profile."""
         return self.denies_some(server) or self._pages is None or server in self._pages()
 
     @property
@@ -272,7 +272,7 @@ class Reach:
 
 
 class TrustPolicy:
-    """Answers for the config in force."""
+    """Returns the `Reach` of each profile under the config in force."""
 
     def __init__(self, config: LiveConfig, sees: Sees | None = None, pages: Pages | None = None) -> None:
         """`sees`: tells what the servers with a token for each person have listed to whom; None where nobody calls, and

@@ -58,7 +58,8 @@ def prepare_question(server: str, method: str, params: Raw | UnsetType) -> Raw |
 
 
 def prepare_questions(server: str, result: Raw) -> Raw:
-    """Do that with each question of a result that asks for input. Raises as `prepare_question` does."""
+    """Return a result that asks for input, with each of its questions treated as in `prepare_question`. Raises the same
+    errors."""
     members = jsonrpc.fields(result)
     asked = jsonrpc.fields(members.get("inputRequests", UNSET))
     prepared = {key: prepare_request(server, jsonrpc.fields(request)) for key, request in asked.items()}
@@ -66,7 +67,7 @@ def prepare_questions(server: str, result: Raw) -> Raw:
 
 
 def prepare_request(server: str, request: Mapping[str, Raw]) -> dict[str, Raw]:
-    """Do that with one request, given as its members."""
+    """Return one request, given as its members, with its parameters treated as in `prepare_question`."""
     params = prepare_question(server, jsonrpc.text(request.get("method")) or "", request.get("params", UNSET))
     return {**request, "params": params} if isinstance(params, Raw) else dict(request)
 
@@ -92,7 +93,8 @@ def prepare_sign_in(server: str, error: Raw) -> Raw:
 
 
 def attribute(server: str, text: str, what: str = "asks") -> str:
-    """Return a text as that of a server. Further lines are marked, so that none can pass for one of ours."""
+    """Return a text marked as written by this server. Further lines are marked too, so that none looks like
+    foretool's."""
     begin = f"Server {one_line(server)!r} {what}:"
     lines = text.strip().splitlines()
     return f"{begin} {lines[0] if lines else ''}".rstrip() if len(lines) < 2 else "\n> ".join((begin, *lines))
