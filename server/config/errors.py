@@ -34,7 +34,7 @@ _PLACED: Final = re.compile(
 
 
 class Coded(str):
-    """A line for the user that knows its code; it is text wherever text is wanted."""
+    """A line for the user that carries its code; it is a `str` everywhere else."""
 
     __slots__ = ("code",)
     code: Code
@@ -63,7 +63,7 @@ class ConfigError(Exception):
 
 
 class Refusal(Exception):
-    """What a command was asked for cannot be done. One line: what, where, what was found, the way out."""
+    """A command cannot do what it was asked for. One line: what, where, what was found, the way out."""
 
 
 class Placed(NamedTuple):
@@ -93,7 +93,7 @@ def lacks_folder(said: str) -> bool:
 
 
 class Invalid(Exception):
-    """One value cannot be used; `path` leads to it from the top of the file."""
+    """One value of the config cannot be used; `path` leads to it from the top of the file."""
 
     def __init__(
         self, path: jsonc.Path, problem: str, *, at_key: bool = False, code: Code = Code.SETTING_VALUE

@@ -22,7 +22,7 @@ class JsonError(ValueError):
 
 
 class Places(NamedTuple):
-    """Character offsets of every value, of its end, and of its key if it has one."""
+    """The character offsets of every value of a text, of its end, and of its key if it has one."""
 
     values: dict[Path, int]
     keys: dict[Path, int]

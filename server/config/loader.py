@@ -81,7 +81,8 @@ _WEIGHTS = ".gguf"
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """What one group of clients is shown. The profile named "" shows every server under the general settings."""
+    """What one group of clients sees: servers, pins, policy and budget. The profile named "" has every server and the
+    general settings."""
 
     name: str
     servers: tuple[str, ...]
@@ -107,7 +108,7 @@ class Profile(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Return what tells its list from all others."""
+        """A key that tells the profile's list from all others."""
         # No config file can hold these characters in a name that it also serves.
         name = f"{self.name}\x1e" if self.shows_pages else self.name
         return f"{name}\x1f{self.person}" if self.person else name
@@ -121,7 +122,7 @@ Stamp = tuple[int, int, int]
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """One reading of the file."""
+    """The content of a config file, checked and with variables expanded."""
 
     path: Path
     stamp: Stamp | None
@@ -150,8 +151,7 @@ class Config(Struct, frozen=True, kw_only=True):
 
     @property
     def wrong(self) -> dict[str, str]:
-        """The broken servers less those that lack an open folder alone: these are as they should be, for other
-        clients."""
+        """The broken servers, without those that only lack an open folder: these work for other clients."""
         return {name: said for name, said in self.broken.items() if not lacks_folder(said)}
 
     @property
@@ -200,7 +200,7 @@ class LiveConfig:
 
 
 class ConfigChanges(NamedTuple):
-    """What a reload has to do; names in the order of the file they stand in."""
+    """Which servers a reload adds, removes and restarts; names in the order of their file."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]

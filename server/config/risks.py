@@ -30,7 +30,7 @@ _MOST_SHOWN = 5
 
 
 class Risk(NamedTuple):
-    """One thing that others could read or change."""
+    """One thing that other users or machines could read or change."""
 
     severity: Literal["note", "warning"]
     what: str

@@ -86,7 +86,8 @@ def read_per_user(
 
 
 def find_unsealed(entries: Mapping[str, PerUserEntry | None], settings: Settings) -> dict[str, str]:
-    """Return the servers whose grants nothing could seal, or bring home, each with what is lacking."""
+    """Return the servers that need people's consent and cannot keep or receive it, each with what is missing: a key to
+    seal it, or an address to which browsers come back."""
     lacking = [key for key in ("seal_keys", "access") if not getattr(settings, key)]
     wanting = [name for name, entry in entries.items() if entry is not None and entry.kind == "grant" and lacking]
     return {name: f"per_user.authorization_endpoint needs foretool.{lacking[0]}; add it" for name in wanting}
@@ -174,7 +175,7 @@ def matches(name: str, patterns: Collection[str]) -> bool:
 
 
 def pattern_of(name: str) -> str:
-    """Return a pattern that this name alone fits: a server, or a model, may have made up one with wildcards in it."""
+    """Return a pattern that matches only this name, in which a server or a model may have put wildcards."""
     return "".join(f"[{each}]" if each in "*?[" else each for each in name)
 
 
@@ -191,12 +192,13 @@ _CONNECTION: Final = (
 
 
 def same_connection(old: Server, new: Server) -> bool:
-    """Return whether a running upstream may stay, because only filters, pins, texts or timeouts differ."""
+    """Return whether a server's process or connection may stay after a change of its entry, because only filters, pins,
+    texts or timeouts differ."""
     return all(getattr(old, field) == getattr(new, field) for field in _CONNECTION)
 
 
 def digest_entry(server: Server) -> str:
-    """Return what changes with every edit of how a server is reached, values of variables included.
+    """Return a digest that changes with every edit of how a server is reached, values of variables included.
 
     It is the fingerprint, and four hex digits for all values: so few that no password can be told from them. Of 65,536
     edits that change nothing but a value, one is overlooked.

@@ -21,7 +21,7 @@ FROM_FILE: Final = "FORETOOL_LIMITS"
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """The same for everybody; `Settings` adds what a person chooses."""
+    """Settings that are the same for all profiles and people; `Settings` adds the others."""
 
     hold_ms: int = 500
     """How long a result waits for a client to list its tools again: clients that do so need 20 to 200 ms."""
@@ -349,7 +349,7 @@ class EnrichEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def name(self) -> str:
-        """What the model is called where its wordings are shown: a file's name stands for the file."""
+        """The name under which the model's wordings are shown; a local model is named by its file."""
         return self.model if self.url else self.model.replace("\\", "/").rpartition("/")[2]
 
     def __repr__(self) -> str:
@@ -372,7 +372,7 @@ class JudgeEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def decides(self) -> bool:
-        """Whether it is a decision API."""
+        """Whether the endpoint is a decision API and not a chat."""
         return self.url.rstrip("/").endswith("/systemone")
 
     @property

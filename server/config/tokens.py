@@ -95,7 +95,7 @@ def all_tokens(settings: Settings) -> list[TokenEntry]:
 
 
 def weakness(entry: TokenEntry) -> str:
-    """Say why a token could be guessed, "" if nothing shows that."""
+    """Return why a token is easy to guess; "" if nothing shows that it is."""
     token = entry.token
     if entry.sha256 == digest(""):
         return _EMPTY
@@ -127,7 +127,7 @@ def find_problems(settings: Settings) -> list[tuple[TokenEntry, str]]:
 
 
 def opens_profile(patterns: Sequence[str], profile: str, profiles: Iterable[str]) -> bool:
-    """Return whether a token with these patterns opens a profile; "" is the list at `/mcp`."""
+    """Return whether a token with these patterns opens a profile; the profile "" is the list at `/mcp`."""
     # Only the whole word names the list at /mcp, which has every server: "d*" means "dev" and the like.
     if profile == "" and DEFAULT in patterns and DEFAULT not in profiles:
         return True
