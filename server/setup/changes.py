@@ -48,7 +48,7 @@ class EditedError(ValueError):
 
 
 class FileChange(Struct, frozen=True):
-    """What a file holds, and what it is to hold."""
+    """A change of one file: its content before and after."""
 
     path: Path
     before: bytes | None
@@ -71,7 +71,7 @@ class FileChange(Struct, frozen=True):
 
 
 class Protection(Struct, frozen=True):
-    """The permissions that a file or folder is to have; what it holds stays."""
+    """The permissions that a file or folder is to get; its content stays."""
 
     path: Path
     mode: int
@@ -178,7 +178,7 @@ def delete(path: Path, folders: Iterable[Path]) -> None:
 
 
 class Earlier(Struct, frozen=True):
-    """What a run has changed in a file."""
+    """How one recorded run changed a file."""
 
     before: bytes | None
     """None if there was no file."""
@@ -200,7 +200,7 @@ says why it cannot."""
 
 
 class Undone(Struct):
-    """What became of the files of a run that was taken back."""
+    """What became of each file of a run that was undone."""
 
     restored: list[Path] = []
     """Those that are what they were, byte for byte."""
@@ -217,7 +217,7 @@ class Undone(Struct):
 
 
 class Run:
-    """A run that changed files, as far as it is not undone."""
+    """A recorded run of a command that changed files and is not undone."""
 
     def __init__(self, folder: Path, kept: Sequence[_Kept]) -> None:
         self.folder, self._kept = folder, kept
@@ -228,15 +228,16 @@ class Run:
 
     @property
     def moment(self) -> str:
-        """When it ran, as people write it."""
+        """When it ran, in local time for people."""
         return _moment(self.folder)
 
     def has_changed(self, besides: Path) -> bool:
-        """Return whether any other file than this one is still as the run left it."""
+        """Return whether some file other than `besides` is still as the run left it."""
         return any(not each.is_undone and Path(each.path) != besides for each in self._kept)
 
     def versions(self, path: Path) -> tuple[bytes | None, bytes | None] | None:
-        """Return what a file held before and behind this run; None if it is not one of the run. Raises `OSError`."""
+        """Return the content of a file before and after this run; None if the run did not change it. Raises
+        `OSError`."""
         kept = next((each for each in self._kept if each.path == str(path)), None)
         if kept is None:
             return None
@@ -358,7 +359,7 @@ def undo(backups: Path, *, dry_run: bool = False) -> Undone:
 
 
 def nothing_to_undo(backups: Path) -> NothingToUndoError:
-    """Return the error that says that no run is left to undo, and when the last one ran that was."""
+    """Return the error which says that no run is left to undo, and when the last one ran."""
     undone = max((each.parent for each in backups.glob(f"[0-9]*/{_UNDONE}")), default=None)
     already = f": the last change, of {_moment(undone)}, is already undone" if undone is not None else ""
     return NothingToUndoError(f"{backups}: there is nothing to undo{already}")
@@ -437,9 +438,9 @@ def _write_list(folder: Path, name: str, kept: Sequence[_Kept]) -> None:
 
 
 def merge_texts(base: str, one: str, other: str) -> str | None:
-    """Return a text with the lines that two others changed in a base; None if they changed the same lines, or lines
-    next to each other. Added lines stand beside those that the other one changed; if both added some at one place,
-    those of `one` come first."""
+    """Merge two changed versions of a text line by line. Returns None if both changed the same lines, or lines next to
+    each other. Added lines stand beside those that the other one changed; if both added some at one place, those of
+    `one` come first."""
     lines, regions = base.splitlines(keepends=True), []
     for text in (one, other):
         changed = text.splitlines(keepends=True)

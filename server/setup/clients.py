@@ -19,7 +19,7 @@ Scope = Literal["user", "project"]
 
 
 class Machine(Struct, frozen=True):
-    """Where files of the user lie."""
+    """Where the user's files are on this machine."""
 
     system: System
     home: Path
@@ -35,7 +35,7 @@ class Machine(Struct, frozen=True):
 
     @property
     def applications(self) -> Path:
-        """Return the folder in which desktop applications keep settings."""
+        """Return the folder in which desktop applications keep their settings."""
         if self.system == "darwin":
             return self.home / "Library" / "Application Support"
         if self.system == "win32":
@@ -50,7 +50,7 @@ def this_machine() -> Machine:
 
 
 class Switch(Struct, frozen=True):
-    """A list of names with which a client keeps servers off."""
+    """A list of names in a client's config by which servers are switched off."""
 
     keys: Keys
     """Where it stands."""

@@ -23,7 +23,7 @@ Entry = dict[str, Any]
 
 
 class DialectError(ValueError):
-    """An entry cannot be taken over; the message says what was found and the way out."""
+    """A client's entry cannot be read as one of ours; the message says what was found and the way out."""
 
 
 # Rules of a table
@@ -33,14 +33,14 @@ Read = Callable[[Any], Entry | None]
 
 
 class Left(Struct, frozen=True):
-    """A key that is left out, unless a function can read its value."""
+    """A key of a client that our entries do not have, with the reason; `read` may still read some values."""
 
     why: str = ""
     read: Read | None = None
 
 
 class Time(Struct, frozen=True):
-    """A key that says how long a call may take."""
+    """A key of a client that limits how long a call may take, in a unit of its own."""
 
     per_second: int
     shortest: float = 0.0

@@ -321,7 +321,7 @@ def with_deletion(change: FileChange, backups: Path) -> FileChange:
 
 
 def in_no_client(found: Iterable[FoundFile], planned: Sequence[FileChange], own: Mapping[str, Any]) -> list[str]:
-    """Return the servers of our own file that no client will have as they are there, whatever their names."""
+    """Return the servers of our own file that no client will have in the same form, under whatever name."""
     after = {change.path: change.after for change in planned}
     given: list[tuple[str, str, Entry]] = []
     for file in found:

@@ -23,7 +23,7 @@ _FOLDERS: Final = 4
 
 
 class Origin(Struct, frozen=True):
-    """Where a server was found."""
+    """The client and the file in which a server was found."""
 
     title: str
     client: str = ""
@@ -33,7 +33,7 @@ class Origin(Struct, frozen=True):
 
 
 class Merged(Struct):
-    """One list of servers."""
+    """The servers of all clients as one list, beside those that our file has."""
 
     entries: dict[str, Entry] = {}
     """New servers by name, as our file will have them."""
@@ -53,7 +53,7 @@ class Merged(Struct):
     """What our file has now, so that the clients need it no more, with its name there."""
 
     def alone(self) -> dict[str, Origin]:
-        """Return the new servers that a single client or project had, and which."""
+        """Return the new servers that only one client or project had, with where each was found."""
         origins = {name: self.origins[name] for name in self.entries}
         return {name: each[0] for name, each in origins.items() if len({(at.client, at.folder) for at in each}) == 1}
 

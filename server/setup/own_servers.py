@@ -63,7 +63,7 @@ class OwnServers:
         self._document.remove((self.key, name))
 
     def switch(self, name: str, *, on: bool) -> None:
-        """Switch a server on or off. Raises `DocumentError` if its entry is no object."""
+        """Switch a server on or off. Raises `DocumentError` if its entry is not an object."""
         keys = (self.key, name, "disabled")
         if not on:
             self._document.set(keys, True)
@@ -71,7 +71,7 @@ class OwnServers:
             self._document.remove(keys)
 
     def set_command(self, name: str, command: str) -> None:
-        """Start a server by another program. Raises `DocumentError` if its entry is no object."""
+        """Start a server by another program. Raises `DocumentError` if its entry is not an object."""
         self._document.set((self.key, name, "command"), command)
 
     def inherit(self, name: str, variable: str) -> None:
@@ -149,7 +149,8 @@ def latest_command(place: Path) -> str:
 
 
 def changed_names(place: Path) -> set[str]:
-    """Return the servers and the pins that the latest edit changed, empty if there is none. Raises `ChangeError`."""
+    """Return which servers and pins the latest edit changed, by name; empty if there is no edit. Raises
+    `ChangeError`."""
     runs = changes.latest_runs(copies_of(place))
     try:
         texts = runs[0].versions(place) if runs else None
@@ -171,7 +172,7 @@ def last_good(place: Path) -> tuple[str, bytes] | None:
 
 
 def is_damaged(place: Path) -> bool:
-    """Return whether a config file is there and is not what JSON demands."""
+    """Return whether a config file exists and is not valid JSON with comments."""
     try:
         return is_damaged_text(place, read_regular(place))
     except OSError:
@@ -179,7 +180,7 @@ def is_damaged(place: Path) -> bool:
 
 
 def is_damaged_text(place: Path, text: bytes) -> bool:
-    """Return whether what a config file holds, or held, is not what JSON demands."""
+    """Return whether a text is not a valid config file: not JSON with comments."""
     try:
         OwnServers(place, text)
     except DocumentError:

@@ -61,7 +61,7 @@ _SERVER_KEYS: Final = (
 
 
 class PasteError(ValueError):
-    """What was typed is no server; the message says what was expected and found, and the way out."""
+    """What was typed is not a server; the message says what was expected and found, and the way out."""
 
 
 class NewServer(Struct, frozen=True):

@@ -19,7 +19,7 @@ NAME: Final = "foretool"
 
 
 class Registration(Struct, frozen=True):
-    """How one client learns of foretool."""
+    """How one client is told of foretool: the entry in its file, and a command or link if it takes one."""
 
     client: str
     title: str
@@ -47,7 +47,7 @@ _AFTER: Final = {
 
 
 def registration(file: ClientFile, launch: Sequence[str]) -> Registration:
-    """Return how a client learns of foretool; `launch` is the program and its arguments."""
+    """Return how a client is told of foretool; `launch` is the program and its arguments."""
     document = open_document("", file.kind)
     register(document, file, launch)
     entry = value_at(document.data(), file.keys)

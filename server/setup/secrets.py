@@ -51,7 +51,7 @@ class Secret(Struct, frozen=True):
 
 
 class Moved(Struct):
-    """What was moved."""
+    """The secrets that were moved from entries into the keyring, and those that stay."""
 
     values: dict[str, str] = {}
     """By the name in the keyring, the values that it has to keep."""
