@@ -50,7 +50,7 @@ Handler = Callable[[Exchange], None]
 
 
 class MethodGroup(Protocol):
-    """Answers some methods of each era."""
+    """The handlers of some methods, by era."""
 
     def handlers(self, era: Era) -> Mapping[str, Handler]: ...
 
@@ -177,7 +177,7 @@ class Answering:
         return annotated_schema(found.definition)
 
     def list_takers(self) -> Mapping[ListKind, Callable[[Upstream, Mapping[str, Raw]], Steps[None]]]:
-        """Return by list of a server, except tools, what takes in the members that are served."""
+        """Return, for each list of a server except that of tools, the method that takes in the approved members."""
         resources = self.offering.resources
         return {
             PROMPTS: self._take_in_prompts, RESOURCES: resources.take_in, TEMPLATES: resources.take_in_templates,

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 
 class Parts(NamedTuple):
-    """What makes the parts of a proxy that may be watched. `fleet/telemetry/` puts others in their place; without them
-    nothing is watched, and nothing is spent on it."""
+    """The constructors of the parts that telemetry may watch. `fleet/telemetry/` replaces some of them; without it
+    these are used, so that an unwatched proxy spends nothing on it."""
 
     recorder: Callable[[Store, LiveConfig, Callable[[], float]], Recorder] = Recorder
     forwarder: Callable[[Outbox, ServerRequests, LiveConfig], Forwarder] = Forwarder
@@ -171,7 +171,7 @@ class App:
         self._events.take_in(upstream, tools)
 
     def yield_to(self, has_unread_output: Callable[[], bool]) -> None:
-        """Start no upstream while this client has output of ours to read."""
+        """Start no upstream while this client has not read all of our output."""
         self.children.has_unread_output = has_unread_output
 
     # -- for HTTP
@@ -262,7 +262,8 @@ class App:
         return bool(self.store.trouble or self.recorder.backlog.refusal)
 
     def tick(self) -> None:
-        """Handle time-outs, parked requests, records that the store refused, and epochs."""
+        """Do what is due about once a second: time-outs, parked requests, records that the store refused, and
+        epochs."""
         attempt = self.guard.attempt
         # While pipes are not being read, the answer to a late request may already be in one.
         attempt("servers", lambda: self.upstreams.tick(expire=not self.turn.is_held))

@@ -142,8 +142,8 @@ def _read_stdin(event: bytearray) -> None:
 
 
 class TooLate(BaseException):
-    """The deadline is over and the client waits no more; this process is a child that it does not know. No `Exception`:
-    nothing on the way to `main` may take it for a fault of its own."""
+    """The deadline is over, so the client no longer waits for this process. Not an `Exception`, so that no handler on
+    the way to `main` takes it for an ordinary error."""
 
 
 def _end(number: int, frame: object) -> None:
@@ -330,7 +330,7 @@ def answer_by_words(asked: HookPrompt, options: HintOptions) -> str:
 
 
 def keep_prompt(asked: HookPrompt, options: HintOptions) -> None:
-    """Store a prompt whose hint would come too late. May raise any error."""
+    """Store a prompt for which a hint would come too late. May raise any error."""
     config = _load(options)
     from foretool.storage.opening import open_store
 

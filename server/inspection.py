@@ -49,7 +49,7 @@ class Inspection(Struct, frozen=True):
         }
 
     def grave(self) -> Iterator[tuple[str, ToolId, TextFinding]]:
-        """Yield the findings that are not low, each with its server and its tool."""
+        """Yield the findings of medium and high severity, each with its server and its tool."""
         for server, found in self.by_server.items():
             for tool, findings in found.items():
                 yield from ((server, tool, each) for each in findings if each.severity != "low")

@@ -75,7 +75,7 @@ class Parties:
         self.announcements.soon()
 
     def advance_epoch(self) -> None:
-        """Make new lists where their time has come."""
+        """Make new lists for profiles whose epoch is over."""
         if self.lists.advance():
             self.announcements.soon()
 

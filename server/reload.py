@@ -40,7 +40,7 @@ class Reloader:
         self._looking = asyncio.Lock()
 
     def add_follower(self, follow: Callable[[], None]) -> None:
-        """Call this as well when settings have changed, before anything else happens."""
+        """Add a callback for changed settings, called before those that were added earlier."""
         self._followers.insert(0, follow)
 
     def has_changed(self) -> bool:

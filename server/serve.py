@@ -221,7 +221,8 @@ def _share(app: App, store: Store) -> SessionCarrier | None:
 
 
 class Watcher:
-    """Watches a proxy; this one watches nothing, that of `fleet/telemetry/` for traces and metrics."""
+    """Makes the proxy and watches it. This one watches nothing; the one of `fleet/telemetry/` records traces and
+    metrics."""
 
     http: Mapping[str, Any] = MappingProxyType({})
     """What an `HttpServer` gets in addition."""
@@ -231,12 +232,13 @@ class Watcher:
         return App(config, store)
 
     def end(self) -> None:
-        """Send what is left."""
+        """Send what telemetry has not sent yet."""
 
 
 @contextlib.contextmanager
 def watching(config: Config, *, http: bool = False) -> Iterator[Watcher]:
-    """Watch a proxy as its config asks. Where it does not, nothing of that is imported."""
+    """Yield the watcher that the config asks for, and end it after the block. Telemetry is imported only if the config
+    asks for it."""
     watch = Watcher()
     is_wanted = config.settings.telemetry != "off" or (config.settings.metrics and http)
     if is_wanted:
@@ -325,7 +327,7 @@ async def _drain(app: App, ended: EndSignal, patience_s: float, announce: Callab
 
 
 class EndSignal(asyncio.Event):
-    """Is set when the process is asked to end, and cleared while calls are awaited."""
+    """An event that is set when the process gets a signal to end, and cleared while calls are awaited."""
 
     was_asked = False
     has_time = False

@@ -132,7 +132,7 @@ _BRIEF: Final = 140
 
 
 class Overview(Struct, frozen=True):
-    """What there is, and what is wrong."""
+    """The state of servers, storage and background jobs, as `foretool` without a command shows it."""
 
     servers: tuple[ListedServer, ...]
     proxies: int

@@ -69,7 +69,7 @@ class MissGroup(Struct, frozen=True):
 
 
 class FittingMisses(Struct, frozen=True):
-    """The misses that fit the options."""
+    """The misses that fit the options of `foretool misses`: counts, groups, and the newest ones."""
 
     total: int
     hidden: int

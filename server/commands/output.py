@@ -84,7 +84,7 @@ def say_fact(name: str, value: str, style: str = "", *, indent: int = 0, column:
 
 
 def put_together(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
-    """Return the items with the same key together, in the order of the first of each key."""
+    """Return the items in groups of the same key, in the order in which the keys first occur."""
     found: dict[object, list[T]] = {}
     for each in items:
         found.setdefault(key(each), []).append(each)

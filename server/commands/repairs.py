@@ -27,7 +27,7 @@ _NOTHING: Final = "Nothing here can be mended without you: each line above says 
 
 
 class Planned(Struct):
-    """What is to be changed, in words and as files."""
+    """The changes that `doctor --fix` is going to make, in words and as files."""
 
     what: list[str] = []
     left: list[str] = []

@@ -24,7 +24,7 @@ _ASK_S: Final = 1.0
 
 
 class SharedWindow(Struct, frozen=True):
-    """One window of a client that shares a proxy."""
+    """One open window of a client whose proxy is shared."""
 
     pid: int
     folder: str
@@ -34,7 +34,7 @@ class SharedWindow(Struct, frozen=True):
 
 
 class OpenProxy(Struct, frozen=True):
-    """Who uses a running proxy."""
+    """Who uses a running proxy that several clients may share."""
 
     windows: tuple[SharedWindow, ...] = ()
     """Those that share it."""
@@ -47,7 +47,7 @@ class OpenProxy(Struct, frozen=True):
 
 
 def ask_proxies(config: Config) -> dict[int, OpenProxy]:
-    """Return who uses each running proxy that several clients may share, by its process."""
+    """Return who uses each running proxy that several clients may share, by its process id."""
     folder = find_folder(os.environ)
     found: dict[int, OpenProxy] = {}
     for profile in config.profiles if folder is not None else ():

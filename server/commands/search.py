@@ -194,7 +194,7 @@ _VAIN: Final = ("nothing_found", "search")
 
 
 class Reason(Struct, frozen=True):
-    """One thing that keeps a tool from a client, or brings it there."""
+    """One thing that brings a tool to a client or keeps it away."""
 
     what: str
     do: str = ""

@@ -44,7 +44,7 @@ class ServeOptions(NamedTuple):
 
 
 def options_of(found: Mapping[str, str]) -> ServeOptions:
-    """Return what `window.read_options` has read."""
+    """Return the options from what `window.read_options` has read."""
     config = Path(found["--config"]) if "--config" in found else None
     return ServeOptions(config, found.get("--profile", ""), found.get("--http"), "--alone" in found)
 

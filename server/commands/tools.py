@@ -28,7 +28,7 @@ from foretool.storage.records import Tool, Usage
 
 
 class Row(Struct, frozen=True):
-    """One tool."""
+    """One tool, as `foretool tools` prints it."""
 
     name: str
     upstream: str
@@ -54,7 +54,7 @@ class Row(Struct, frozen=True):
 
 
 class Listed(Struct, frozen=True):
-    """The list of one profile."""
+    """The list that clients of one profile get, in numbers."""
 
     profile: str
     policy: PolicyChoice

@@ -13,7 +13,7 @@ Verdict = Literal["better", "worse", "mixed", "same"]
 
 
 class Figures(Struct, frozen=True):
-    """What a task took in the mean."""
+    """Means per task: misses, discoveries and tokens."""
 
     misses: float
     hidden: float
@@ -43,7 +43,7 @@ class Difference(Struct, frozen=True):
         return self.low > 0.0
 
     def say(self, noun: str, digits: int) -> str:
-        """Write it for somebody who reads no intervals: `0.12 misses fewer (unsure)`."""
+        """Write the difference for people who do not read intervals: `0.12 misses fewer (unsure)`."""
         size = f"{abs(self.mean):,.{digits}f}"
         if not float(size.replace(",", "")):
             return f"as many {noun}"
@@ -60,7 +60,7 @@ class ToolShift(Struct, frozen=True):
 
 
 class Effect(Struct, frozen=True):
-    """What the same tasks take now and after a change."""
+    """What the same tasks take now, and what they would take after a change."""
 
     tasks: int
     sessions: int

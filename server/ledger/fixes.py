@@ -184,7 +184,7 @@ class MeasuredFix(Struct, frozen=True):
 
     @property
     def spares_nothing(self) -> bool:
-        """Whether the tasks on record would have missed and searched as often with it."""
+        """Whether it would have changed neither the misses nor the searches of the tasks on record."""
         if self.effect is None or self.spared > 0:
             return False
         parts = (self.effect.misses, self.effect.discoveries)
@@ -192,13 +192,13 @@ class MeasuredFix(Struct, frozen=True):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is made only by its name because it spares nothing. What the user has kept out is in no task on
-        record, so these say nothing of letting it in."""
+        """Whether it spares nothing, so that it is made only if the user names it. A change that lets in what the user
+        has kept out is never idle: no task on record can show its use."""
         return self.spares_nothing and self.fix.kind not in GUARDED
 
     @property
     def is_advised(self) -> bool:
-        """Whether it may be made where nobody names it: as far as is known it helps, and it belongs to the tool."""
+        """Whether it is offered without being named: as far as is known it helps, and it concerns this tool."""
         if self.fix.is_doubtful or self.is_worse:
             return False
         return self.effect is None or self.spared > 0 or self.effect.verdict == "better"

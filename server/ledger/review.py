@@ -50,7 +50,7 @@ class DefinitionChange(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True):
-    """Everything of one server that waits for a decision, and what was blocked of it."""
+    """All changes of one server that wait for a decision or were blocked."""
 
     server: str
     summary: str

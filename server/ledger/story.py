@@ -120,7 +120,8 @@ def name_counted(count: MissCount) -> str:
 
 
 def count_kinds(counts: Sequence[MissCount]) -> tuple[int, int, int]:
-    """Return how often hidden tools were needed, no tool was called after a search, and a wrong name was called."""
+    """Return how many misses are needed hidden tools, how many searches after which no tool was called, and how many
+    wrong names."""
     hidden, searches, names = (
         sum(each.count for each in counts if each.kind == kind) for kind in ("tool", "search", "name")
     )
@@ -188,14 +189,14 @@ _LISTS: Final = ("list", "growth", "epoch")
 
 
 class Fact(Struct, frozen=True):
-    """One thing to know about a miss."""
+    """One line about a miss, with its heading."""
 
     name: str
     text: str
 
 
 class StoryStep(Struct, frozen=True):
-    """One thing that happened in a conversation."""
+    """One event of a conversation, as the story of a miss tells it."""
 
     at: float
     kind: Kind
@@ -310,7 +311,7 @@ def tell_session(session: SessionRecord) -> StoryStep:
 
 
 def tell_list(shown: Exposure) -> StoryStep:
-    """Return a list, or another text that named tools, as a step."""
+    """Return the step in which a client got a list, or another text that named tools."""
     if shown.reason in _LISTS:
         count = plural(len(shown.tools), "tool")
         return StoryStep(shown.at, "list", f"got a list of {count} ({shown.policy})", shown.tokens)

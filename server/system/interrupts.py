@@ -43,7 +43,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Takes the Ctrl-C of a process that is ours."""
+    """Handles Ctrl-C for this process."""
 
     def __init__(self) -> None:
         self.was_pressed = False
@@ -75,7 +75,7 @@ class Interrupts:
         raise KeyboardInterrupt
 
     def take_held(self) -> None:
-        """Note that Ctrl-C was pressed while it had to wait, so that nothing raises it again."""
+        """Record a Ctrl-C that came while it was held back, so that it is not raised a second time."""
         self.was_pressed = self._is_raised = True
 
     def _ask_again(self) -> None:

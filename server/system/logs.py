@@ -54,7 +54,7 @@ log = logging.getLogger("foretool")
 
 
 class Redacting(logging.Formatter):
-    """Removes secrets and control characters from the finished text; the lines of a traceback become one."""
+    """A formatter that removes secrets and control characters, and writes a traceback as one line."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__("foretool: %(levelname)s: %(message)s")

@@ -20,7 +20,7 @@ from foretool.storage.records import Person
 
 @cache
 def own_person() -> Person:
-    """Return the user of the system who runs this process."""
+    """Return the operating system's user who runs this process."""
     number = str(os.geteuid())
     return Person(f"user:{number}", _name() or number)
 
