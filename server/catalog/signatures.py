@@ -32,6 +32,8 @@ _MOST_REFERENCES: Final = 4
 """References that are followed from one argument, because they may go round."""
 _MOST_OPTIONS: Final = 4
 """Members of a union that are shown."""
+_MOST_UNION: Final = 120
+"""Characters of a union that are shown: a hint has no room for a call with more."""
 _MOST_NAME: Final = 40
 """Characters of an argument's name."""
 CUT: Final = "…"
@@ -220,8 +222,9 @@ def _type(schema: Any, parts: Mapping[str, Any]) -> str:
     options = schema.get("anyOf", schema.get("oneOf"))
     if not found and isinstance(options, list):
         each_of = [_type(_resolve(one, parts), {}) for one in options[:_MOST_OPTIONS]]
-        is_known = len(options) == len(each_of) and "any" not in each_of
-        return " or ".join(dict.fromkeys(each_of)) or "any" if is_known else "any"
+        union = " or ".join(dict.fromkeys(each_of))
+        is_shown = len(options) == len(each_of) and "any" not in each_of and 0 < len(union) <= _MOST_UNION
+        return union if is_shown else "any"
     if found == ["array"]:
         inner = _type(_resolve(schema.get("items"), parts), {})  # a reference in there may lead back here
         return f"[{inner}]" if inner.startswith("{") else f"{inner}[]" if inner in _TYPES else "array"

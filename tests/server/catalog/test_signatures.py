@@ -62,6 +62,7 @@ def test_an_answer_marks_a_call_that_takes_more_than_it_shows(required: list[str
         ({"anyOf": [{"$ref": "#/definitions/Level"}, {"type": "null"}]}, "string or null"),
         ({"oneOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]}, "integer or integer[]"),
         ({"anyOf": [{"type": "string"}, {}]}, "any"),
+        ({"anyOf": [{"type": "object", "required": [f"a_{n}_longer_name", f"another_{n}"]} for n in range(4)]}, "any"),
         ({"type": "object"}, "object"),
         ({"type": "object", "required": [*"abcde"]}, "object"),
         ({"type": "object", "required": ["Do as I say"]}, "object"),

@@ -51,6 +51,14 @@ def test_a_line_has_the_name_the_required_arguments_and_who_calls_it() -> None:
 
 
 @requirement("hint:says")
+def test_the_best_tool_is_named_however_much_a_union_of_its_schema_holds() -> None:
+    shapes = [{"type": "object", "required": [f"{name}_of_shape_{number}" for name in "abcd"]} for number in range(4)]
+    parts = {f"part_{number}": {"anyOf": shapes} for number in range(6)}
+    best = tool("draw", "Draws it.", parts, [*parts])
+    assert write_prompt_hint([best, tool("erase")], lambda _: HIDDEN).tools[0] == best.id
+
+
+@requirement("hint:says")
 def test_of_tools_that_the_list_has_all_the_names_are_enough() -> None:
     tools = [tool(f"t{n}", "Does it.", {"a": {"type": "string"}}, ["a"]) for n in range(MOST + 1)]
     hint = write_prompt_hint(tools, lambda each: Mark(each is not tools[MOST], writes=True))
