@@ -172,7 +172,7 @@ def _check(selection: Selection) -> None:
         )
     if selection.everything and selection != Selection(everything=True):
         raise click.UsageError("--all deletes everything; leave out the other options, or leave out --all.")
-    if not all(selection.texts):
+    if not all(map(str.strip, selection.texts)):
         raise click.BadParameter("expected words, found an empty text.", param_hint="--text")
 
 

@@ -125,6 +125,7 @@ def test_conditions_narrow_what_is_meant(options: list[str], left: list[str], co
         ([], "say what to forget"),
         (["--all", "--text", "x"], "--all deletes everything"),
         (["--text", ""], "found an empty text"),
+        (["--text", " "], "found an empty text"),
         (["--since", "soon"], "expected a time like 7d"),
         (["--text", "falcon"], "add --yes, or --dry-run"),
         (["--text", "falcon", "--json"], "add --yes, or --dry-run"),
