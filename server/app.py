@@ -212,6 +212,7 @@ class App:
             await self._people.stop()
         await self.known.recalibrator.finish()
         self.refresher.stop()
+        insist("failures", self.memory.failures.write)
         await self._launcher.stop()
         self.parties.outbox.flush()
         for name, step in (

@@ -262,17 +262,19 @@ class UpstreamMemory:
         redact = self._config.redact
         problems = "; ".join(self._catalog.problems_of(upstream.name))
         cause = self.explain(upstream)
+        # One that rests after a failure in an earlier run is as down as one that has failed in this one.
+        failure = self._upstreams.failure(upstream.name) if upstream.state is State.KNOWN else None
         return UpstreamState(
             pid=os.getpid(),
             started_at=self.started_at,
             upstream=upstream.name,
-            state=upstream.state.value,
+            state=(State.RETRYING if failure else upstream.state).value,
             since=upstream.since,
             era=upstream.lines.spoken_era(),
             tools=len(self._catalog.listed(upstream.name)),
             restarts=max(upstream.starts - 1, 0),
             skipped_lines=upstream.invalid_lines,
-            last_error=redact(cause.line if cause else problems),
+            last_error=redact(cause.line if cause else failure.reason if failure else problems),
             stderr=tuple(redact(line) for line in upstream.stderr),
             machine=self._machine,
             seen_at=time.time(),

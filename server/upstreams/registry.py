@@ -22,6 +22,11 @@ PATIENCE_S: Final = 30.0
 """Nobody waits for the tools of a server that has been starting for longer than this. A first `npx` may download."""
 
 
+_NEW_RUN_S: Final = 300.0
+"""Longest pause after a failure of a local server before a run that has not tried it does. Who has mended one may start
+their client again and not run `doctor`."""
+
+
 class Absent(NamedTuple):
     """The servers of a profile whose tools cannot all be used now, in config order."""
 
@@ -142,19 +147,29 @@ class UpstreamRegistry:
         self._woken = era
         for upstream in self:
             if upstream.name not in self._listed:
-                if not self._rests(upstream):
-                    upstream.start(era)
+                self._start_when_due(upstream, era)
             elif upstream.name in self._empty:
                 upstream.relist_all() if upstream.is_up else upstream.start(era)
         for lane in self.admitted(profile) if profile is not None and profile.person else ():
             if lane.has_listed is False:
                 lane.start(era)
 
-    def _rests(self, upstream: Upstream) -> bool:
-        """Return whether an upstream has failed in this run and is not due: it is tried again in the background, and
-        not with every conversation that begins."""
-        failure = self._failures.get(upstream.name)
-        return failure is not None and upstream.has_failed and time.time() < failure.due_at
+    def _start_when_due(self, upstream: Upstream, era: Era) -> None:
+        """Start an upstream, or let one rest that has failed and is not due: it is tried again in the background, and
+        not with every conversation or, where that starts a process, with every run that begins."""
+        failure, server = self._failures.get(upstream.name), self._config.now.servers.get(upstream.name)
+        if failure is not None and upstream.has_failed:
+            if time.time() >= failure.due_at:
+                upstream.start(era)
+        elif failure is not None and server is not None and not server.url:
+            rests_until = failure.last_at + min(failure.last_at - failure.first_at, _NEW_RUN_S)
+            asyncio.get_running_loop().call_later(rests_until - time.time(), self._start_rested, upstream, era)
+        else:
+            upstream.start(era)
+
+    def _start_rested(self, upstream: Upstream, era: Era) -> None:
+        if upstream.state is State.KNOWN and not upstream.has_failed:
+            upstream.start(era)
 
     def _is_unlisted(self, upstream: Upstream) -> bool:
         return upstream.name not in self._listed if upstream.has_listed is None else not upstream.has_listed

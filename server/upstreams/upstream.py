@@ -341,6 +341,8 @@ class Upstream:
 
     def on_failed(self, line: Line, reason: str) -> None:
         self.error = reason = self._describe(reason)
+        if self.state is State.RETRYING:
+            self._host.on_state(self)  # its loss was told before it counted as a failed start
         self._set(State.RETRYING)
         line.fail_waiting(reason)
 

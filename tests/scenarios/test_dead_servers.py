@@ -128,6 +128,53 @@ async def test_a_server_whose_entry_cannot_be_used_is_named_like_one_that_is_dow
 
 
 @requirement("start:dead")
+@pytest.mark.parametrize("after_s", [1.0, 0.0])
+async def test_a_process_that_ends_before_it_has_answered_is_remembered_from_its_first_start_on(after_s: float) -> None:
+    with open_store(":memory:") as store:
+        dead = FakeUpstream(
+            "chatty", ["say"], scripts={"initialize": lambda asked: asked.link.die("exited with code 1")}
+        )
+        async with proxy_over(calc(), dead, store=store) as stage:
+            await stage.client.initialize()
+            await dead.asked("initialize")
+            await stage.client.list_tools()
+            if after_s:
+                await saved(store, 1)
+        (failure,) = store.serving.failures()  # also of a run that ends at once
+        assert (failure.server, failure.times, dead.starts) == ("chatty", 1, 1)
+
+
+@requirement("start:dead")
+@pytest.mark.parametrize("failing_s", [0.0, 3.0, 3600.0])
+async def test_runs_that_follow_a_failure_start_the_server_again_after_a_pause_at_a_call_or_once_it_was_seen_to_work(
+    failing_s: float,
+) -> None:
+    with open_store(":memory:") as store:
+        dead = FakeUpstream("chatty", ["say"], missing="exited with code 1")
+        remember(store, dead, "FT301", failing_s)
+        for _ in range(5):  # windows that each have a proxy of their own
+            async with proxy_over(calc(), dead, store=store) as stage:
+                await stage.client.initialize()
+                await stage.client.list_tools()
+                if failing_s == 3.0:
+                    break
+                if failing_s == 3600.0:
+                    assert dead.starts == 0
+                    while not (states := store.serving.states()):
+                        await asyncio.sleep(0.1)
+                    said = {each.upstream: (each.state, each.last_error) for each in states}
+                    assert said["chatty"] == ("retrying", "no")
+        called = FakeUpstream("chatty", ["say"])
+        async with proxy_over(calc(), called, store=store) as stage:
+            await stage.client.initialize()
+            if failing_s == 3600.0:
+                assert said_by(await stage.client.call_tool("call_tool_write", {"name": "chatty__say"})) == "say"
+            await saved(store, 0)  # where it is due, it is tried without a call
+            found = await stage.client.discover("say")
+        assert [each["name"] for each in found["matches"]][:1] == ["chatty__say"]
+
+
+@requirement("start:dead")
 async def test_an_edited_entry_is_a_new_server() -> None:
     with open_store(":memory:") as store:
         slow = FakeUpstream("chatty", ["say"], entry={"env": {"KEY": "wrong"}}, gate=asyncio.Event())
@@ -148,7 +195,9 @@ async def test_a_failed_server_is_tried_ever_later_where_only_the_user_can_mend_
         remember(store, dead, "FT201", 1e6)
         async with proxy_over(calc(), dead, store=store) as stage:
             await stage.client.initialize()
-            await asyncio.sleep(4 * longest + 10)
+            await asyncio.sleep(290)
+            assert dead.starts == 0  # a run before has tried it just now
+            await asyncio.sleep(4 * longest + 20)
             assert dead.starts == 5
             began = stage.connect()
             await began.initialize()
