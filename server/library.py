@@ -291,13 +291,13 @@ class Foretool:
 
     async def _ask(self, client: Client, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of a request. Raises `CallFailed`. Cancelling the wait cancels the request."""
-        self._asked += 1
+        self._asked = ident = self._asked + 1
         answer = _Answer()
-        client.receive(Message(id=self._asked, method=method, params=jsonrpc.raw(params)), answer)
+        client.receive(Message(id=ident, method=method, params=jsonrpc.raw(params)), answer)
         try:
             message = await answer.future
         except asyncio.CancelledError:
-            params_of = jsonrpc.raw({"requestId": self._asked, "reason": "cancelled"})
+            params_of = jsonrpc.raw({"requestId": ident, "reason": "cancelled"})
             client.receive(Message(method="notifications/cancelled", params=params_of), answer)
             raise
         if message.error is not UNSET:
@@ -331,4 +331,5 @@ class _Answer:
             self.future.set_result(jsonrpc.decode(data))
 
     def end(self) -> None:
-        self.future.cancel()
+        error = {"code": jsonrpc.INTERNAL_ERROR, "message": "foretool: the Foretool ended before the answer came"}
+        self.finish(jsonrpc.failure(None, jsonrpc.raw(error)), None)

@@ -170,6 +170,34 @@ async def test_a_cancelled_call_is_cancelled_at_the_upstream(tmp_path: Path) -> 
         await upstream.asked("notifications/cancelled")
 
 
+async def test_a_cancelled_call_leaves_a_later_one_alone(tmp_path: Path) -> None:
+    upstream = mail()
+    upstream.hold("read")
+    async with Faked(tmp_path, upstream) as ft:
+        call = asyncio.create_task(ft.call("mail__read"))
+        await upstream.called("read")
+        upstream.hold("send.now")
+        later = asyncio.create_task(ft.call("mail__send_now", {"to": "Ada"}))
+        asked = await upstream.called("send.now")
+        call.cancel()
+        await upstream.asked("notifications/cancelled")
+        asked.reply({"content": [{"type": "text", "text": "sent"}]})
+        assert (await later).text == "sent"
+
+
+@requirement("library:errors")
+async def test_a_call_that_is_open_at_the_end_fails(tmp_path: Path) -> None:
+    upstream = mail()
+    upstream.hold("read")
+    with pytest.raises(KeyError):
+        async with Faked(tmp_path, upstream) as ft:
+            call = asyncio.create_task(ft.call("mail__read"))
+            await upstream.called("read")
+            raise KeyError
+    with pytest.raises(CallFailed, match="ended before the answer came"):
+        await call
+
+
 @requirement("library:errors")
 async def test_it_works_inside_its_block_only(tmp_path: Path) -> None:
     ft = Faked(tmp_path, mail())
