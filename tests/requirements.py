@@ -966,6 +966,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "whatever a server sends besides its answers, and whatever it cuts them into, takes a tenth of the loop at"
         " most",
     ),
+    "trust:limits:answers": Promise(
+        "SECURITY.md", "an answer that would take seconds to take apart is refused, or passes as it is"
+    ),
     "trust:limits:logs": Promise("SECURITY.md", "clients get so many log entries a second, and how many were left out"),
     "trust:limits:questions": Promise("SECURITY.md", "one request leads to so many open questions, and no more"),
     "trust:limits:greeting": Promise(

@@ -24,6 +24,8 @@ SCHEME: Final = "foretool://result/"
 """How the URIs of kept rests begin. No upstream is asked for such a resource."""
 LEAST_REST: Final = 400
 """Characters. A shorter rest is not cut off: to name it would take as many tokens."""
+_MOST_BLOCKS: Final = 10_000
+"""A result of more blocks passes whole: to read a million of them takes seconds, in which nobody else is answered."""
 _LINKS_SINCE: Final = "2025-06-18"
 """The first version of the protocol whose results may hold resource links."""
 
@@ -75,7 +77,7 @@ class LongResults:
         try:
             members: dict[str, Any] = jsonrpc.fields(result)
             blocks: list[Any] = jsonrpc.items(members["content"])
-            texts = list(_texts(blocks))
+            texts = list(_texts(blocks)) if len(blocks) <= _MOST_BLOCKS else []
         except (KeyError, ValueError):
             return result
         left, place = limit, 0
@@ -92,7 +94,7 @@ class LongResults:
         has_structure = "structuredContent" in members
         if has_structure and len(texts) > 1:
             return result
-        structure = _find_string(members, tool.definition, block.text, limit) if has_structure else None
+        structure = _find_string(members, tool.definition, block, blocks[block.place], limit) if has_structure else None
         if has_structure and structure is None:
             return result
         ident = self._kept.keep(exchange.own_session.record.key, Rest(tool.id, tool.upstream, rest, limit))
@@ -268,10 +270,19 @@ class _Structure(NamedTuple):
         return jsonrpc.raw(text if self.key is None else {**self.members, self.key: text})
 
 
-def _find_string(members: dict[str, Any], definition: bytes, text: str, limit: int) -> _Structure | None:
-    """Return where structured content repeats a text and its schema lets any string stand, None if it does not."""
+def _find_string(members: dict[str, Any], definition: bytes, block: _Text, raw: Raw, limit: int) -> _Structure | None:
+    """Return where structured content repeats the text of a block and its schema lets any string stand, None if it does
+    not. `raw`: the block as it was written."""
+    text = block.text
     try:
-        content = jsonrpc.decode_value(members["structuredContent"])
+        written_block = jsonrpc.fields(raw)
+        spelling = (jsonrpc.fields(written_block["resource"]) if block.uri else written_block)["text"]
+        written_content = members["structuredContent"]
+        # A server writes a text twice in the same way. What stands beside it is small, or takes seconds to decode.
+        others_size = len(written_content) - len(spelling)
+        if others_size > 4 * _most_characters(limit) or bytes(spelling) not in bytes(written_content):
+            return None
+        content = jsonrpc.decode_value(written_content)
         written = jsonrpc.fields(definition).get("outputSchema")
         schema = jsonrpc.decode_value(written) if written is not None else {"type": "object"}
     except ValueError:

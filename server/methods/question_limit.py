@@ -10,10 +10,11 @@ from msgspec import Struct
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message
+from foretool.server.trust.questions import MOST_AT_ONCE
 from foretool.server.upstreams.connection import Request, answer_error
 from foretool.server.upstreams.notice_limit import Bucket, new_bucket
 
-MOST_OPEN: Final = 50
+MOST_OPEN: Final = MOST_AT_ONCE
 """Questions in the course of one request that are not answered yet."""
 MOST_ASKED: Final = 1000
 """Questions in the course of one request."""

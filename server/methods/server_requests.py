@@ -21,7 +21,7 @@ from foretool.server.config.loader import Profile
 from foretool.server.methods.question_limit import QuestionLimit
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw
-from foretool.server.trust.questions import QuestionRefused, prepare_question, prepare_request
+from foretool.server.trust.questions import QuestionRefused, prepare_question, prepare_request, questions_of
 from foretool.server.trust.text import clean_params
 from foretool.server.upstreams.connection import Request, answer_error
 from foretool.server.upstreams.question_clock import QUESTION_S, decoded_members
@@ -417,7 +417,7 @@ def _read_questions(
 ) -> dict[str, dict[str, Raw]]:
     """Return the questions of a result that asks for input, as a client gets them. Raises ValueError, which says why
     one of them must not be put to a client with these capabilities."""
-    asked = jsonrpc.fields(clean_params(members.get("inputRequests", UNSET)))
+    asked = jsonrpc.fields(clean_params(jsonrpc.raw(questions_of(members))))
     wanted = {key: jsonrpc.fields(value) for key, value in asked.items()}
     for request in wanted.values():
         refused = refusal(jsonrpc.text(request.get("method")) or "", request.get("params", UNSET), declared)

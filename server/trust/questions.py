@@ -22,6 +22,8 @@ _META_SERVER: Final = "foretool/server"
 _WARNING: Final = "foretool: do not type a password, key or token here. A server must not ask for one in a form."
 _SHOWN: Final = 60
 """How much of a field's name is shown."""
+MOST_AT_ONCE: Final = 50
+"""Questions that one result may hold."""
 _READ: Final = 4_000
 """How much of a text is searched for words that mean a credential."""
 
@@ -57,11 +59,20 @@ def prepare_question(server: str, method: str, params: Raw | UnsetType) -> Raw |
     return params
 
 
+def questions_of(result: Mapping[str, Raw]) -> dict[str, Raw]:
+    """Return the questions of a result that asks for input. Raises `QuestionRefused` for more than a client gets, and
+    ValueError where they are not an object."""
+    asked = jsonrpc.fields(result.get("inputRequests", UNSET))
+    if len(asked) > MOST_AT_ONCE:
+        raise QuestionRefused(f"{len(asked):,} questions at once; a client gets {MOST_AT_ONCE} at most")
+    return asked
+
+
 def prepare_questions(server: str, result: Raw) -> Raw:
     """Return a result that asks for input, with each of its questions treated as in `prepare_question`. Raises the same
     errors."""
     members = jsonrpc.fields(result)
-    asked = jsonrpc.fields(members.get("inputRequests", UNSET))
+    asked = questions_of(members)
     prepared = {key: prepare_request(server, jsonrpc.fields(request)) for key, request in asked.items()}
     return jsonrpc.raw({**members, "inputRequests": prepared}) if asked else result
 

@@ -458,6 +458,9 @@ class Connection:
             self._events.on_lost(self, reason)
 
     def _on_reply(self, message: Message) -> None:
+        if jsonrpc.has_much_else(message.result) or jsonrpc.has_much_else(message.error):
+            self._pass_over(_own_id(message.id), "its answer has more than 1 MiB in members that MCP does not name")
+            return
         request = self._pending.pop(_own_id(message.id), None)
         if request is None:
             self._on_stray_reply(message)

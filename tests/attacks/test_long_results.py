@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fakes import Failed, FakeClient, FakeUpstream, Json, proxy_over, said, text, tool
+from fakes import MODERN, Failed, FakeClient, FakeUpstream, Json, proxy_over, said, text, tool
 from requirements import requirement
 
 from foretool.server.clients import kept_results
@@ -128,3 +130,61 @@ async def test_the_rest_of_a_server_is_closed_to_a_profile_that_has_lost_the_ser
         client = next(iter(stage.app.clients))
         client.profile = stage.app.live.profile("gone")
         assert (await rest_of(stage.client, ident))["isError"] is True
+
+
+class TimedClient(FakeClient):
+    """A client that notes when an answer came, by the clock of the processor, before it reads it."""
+
+    answered_at = 0.0
+
+    def send(self, data: bytes) -> None:
+        self.answered_at = time.thread_time()
+        super().send(data)
+
+
+def members(count: int) -> bytes:
+    return b"{%b}" % b",".join(b'"k%d":0' % number for number in range(count))
+
+
+def with_members(inside: bytes) -> bytes:
+    """Return a text, and structured content that repeats it among many members."""
+    words = b"word " * 4000
+    return b'{"content":[{"type":"text","text":"%b"}],"structuredContent":{"t":"%b",%b}' % (words, words, inside[1:])
+
+
+QUESTION = (
+    b'{"method":"elicitation/create","params":{"message":"a","requestedSchema":{"type":"object","properties":{}}}}'
+)
+WIDE: dict[str, tuple[Callable[[], bytes], str]] = {
+    "members": (lambda: b'{"content":[],%b' % members(1_500_000)[1:], "was not read"),
+    "meta": (lambda: b'{"content":[],"_meta":%b}' % members(1_500_000), "was not read"),
+    "surrogates": (lambda: b'{"content":[{"type":"text","text":"%b"}]}' % (b"\\ud800" * 3_000_000), "was not read"),
+    "odd-keys": (lambda: b'{"content":[],%b' % members(60_000)[1:].replace(b"k", b"\\ud800"), ""),
+    "blocks": (lambda: b'{"content":[%b]}' % b",".join([b'{"type":"text","text":"a"}'] * 500_000), ""),
+    "structure": (lambda: with_members(members(1_500_000)), ""),
+    "questions": (
+        lambda: (
+            b'{"resultType":"input_required","requestState":"s","inputRequests":{%b}}'
+            % b",".join(b'"q%d":%b' % (number, QUESTION) for number in range(5_000))
+        ),
+        "5,000 questions at once",
+    ),
+}
+"""Results that take seconds to take apart, and what is said in their place; "" where they pass."""
+
+
+@requirement("trust:limits:answers")
+@pytest.mark.parametrize("attack", WIDE)
+async def test_no_answer_takes_more_than_a_moment_of_the_time_of_the_others(attack: str) -> None:
+    write, reason = WIDE[attack]
+    hostile = server("hostile", {}, eras=MODERN)
+    result = write()
+    hostile.results["read"] = result
+    async with proxy_over(hostile, result_tokens=500) as stage:
+        client = TimedClient(stage.app).modern(capabilities={"elicitation": {"form": {}}})
+        await client.list_tools()
+        began = time.thread_time()
+        reply = await client.reply(client.post("tools/call", {"name": "hostile__read", "arguments": {}}))
+        assert client.answered_at - began < 0.35
+    assert reason in str(reply)[:1000]
+    assert reason or len(client.lines[-1]) >= len(result)

@@ -26,6 +26,7 @@ from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage, Message, Raw
+from foretool.server.protocol.loose_messages import find_broken_reply
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.transports.upstream.base import LinkError, Receiver
 from foretool.server.upstreams.lines import OpenLink
@@ -193,6 +194,8 @@ class FakeLink:
             message = jsonrpc.decode(line)
         except BadMessage:
             self.receiver.on_invalid_line(line)
+            if (broken := find_broken_reply(line)) is not None:
+                self.receiver.on_unreadable(broken.id)
         else:
             self.receiver.on_message(message, None)
 

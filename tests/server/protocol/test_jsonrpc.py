@@ -133,7 +133,7 @@ def test_a_large_result_is_written_like_a_small_one(ident: int | str) -> None:
     value = Raw(b'["' + b"y" * PART + b'"]')
     written = jsonrpc.result(ident, value)
     assert written == jsonrpc.encode(jsonrpc.Message(id=ident, result=value))
-    assert jsonrpc.decode(written).result == value
+    assert json.loads(written)["result"] == json.loads(bytes(value))
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc3", b"\xed\xa0\x80"])
