@@ -56,7 +56,7 @@ class Fragment(Struct, frozen=True):
 
 
 class Hit(Struct, frozen=True):
-    """A fragment that was found, and how well it fits the query."""
+    """A fragment that was found, and how well it fits."""
 
     fragment: Fragment
     relevance: float
@@ -145,7 +145,7 @@ def is_overlay(fragment: Fragment) -> bool:
 
 
 def rank(fragment: Fragment) -> int:
-    """Return the place of a fragment by priority, 0 first."""
+    """Return a fragment's place by priority; 0 is the most important."""
     return PRIORITIES.index(fragment.priority)
 
 

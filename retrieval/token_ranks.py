@@ -37,7 +37,7 @@ _WORDS: Final = re.compile(
 
 
 class RankFile:
-    """The ranks of all tokens, read where they lie."""
+    """The token ranks of the tokenizer, looked up in a file without loading it into memory."""
 
     def __init__(self, path: Path) -> None:
         """Raises `OSError` and `ValueError` if it cannot be read, or is not whole."""

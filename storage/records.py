@@ -241,7 +241,7 @@ class Exposure(Struct, frozen=True):
 
 
 class Match(Struct, frozen=True):
-    """A tool in the answer of a discovery."""
+    """A tool in the answer of a search."""
 
     tool: ToolId
     rank: int
@@ -290,7 +290,7 @@ class DiscoveryOutcome(Struct, frozen=True):
 
 
 class Event(Struct, frozen=True):
-    """Something that happened in one conversation."""
+    """A prompt, a search or a call in one conversation."""
 
     at: float
     kind: Literal["prompt", "task", "call"]

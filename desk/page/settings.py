@@ -27,7 +27,7 @@ class SettingRow(Struct, frozen=True):
 
 
 class SettingsPage(Struct, frozen=True):
-    """What is in force."""
+    """The settings in force."""
 
     path: str
     """The config file; "" to somebody who may see one profile alone."""

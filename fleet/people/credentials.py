@@ -85,7 +85,8 @@ log = logging.getLogger("foretool.identity")
 
 
 class CredentialError(Exception):
-    """A person gets no token for a server. The message is one line, for that person alone, without words of others."""
+    """A person gets no token for a server. The message is one line for that person alone, and quotes no other
+    server."""
 
 
 class TokenSource(Protocol):

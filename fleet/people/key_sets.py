@@ -48,7 +48,7 @@ log = logging.getLogger("foretool.identity")
 
 
 class KeysMissing(Exception):
-    """No keys of the authorization server could be read; the message is one line."""
+    """No keys of the authorization server could be read, so that no token can be checked; the message is one line."""
 
 
 class Key(Struct, frozen=True):
@@ -192,7 +192,8 @@ def _any_algorithm(entry: dict[str, Any]) -> str:
 
 
 def algorithms_of(public: object) -> tuple[str, ...]:
-    """Return what a public key may check: its kind decides, never the token."""
+    """Return the signature algorithms that a public key may be used with. The kind of the key decides, never the
+    token."""
     if isinstance(public, RSAPublicKey):
         return _RSA if _LEAST_BITS <= public.key_size <= _MOST_BITS else ()
     if isinstance(public, EllipticCurvePublicKey):

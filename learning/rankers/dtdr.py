@@ -223,11 +223,9 @@ class Dtdr(LearnedModel):
 
     @classmethod
     def loads(cls, model: bytes) -> Self:
-        """Raises `ModelError`."""
         return cls(read_model(model))
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
-        """Follow a corpus, as `LearnedModel.align` says."""
         self.live = np.asarray([tool is not None for tool in tools], np.bool_)
         self._classes = np.asarray([self._class_of.get(tool, -1) if tool else -1 for tool in tools], np.int64)
         trained = {None, *self.model.tools, *self.model.idle}
@@ -250,7 +248,7 @@ class Dtdr(LearnedModel):
         """What was asked last, and the answer of `_chances`."""
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
-        """Return (slots,): how many times likelier than chance a tool is to come next, as log(1 + times)."""
+        """Return how many times likelier than chance each tool is to come next, as log(1 + times); (slots,)."""
         chance, _ = self.after(query.history, vector, query.lines)
         times: Floats = np.log1p(chance * np.float32(max(int(self.live.sum()), 1)))
         return times
@@ -258,8 +256,6 @@ class Dtdr(LearnedModel):
     def after(
         self, history: Sequence[ToolId], vector: Floats | None = None, lines: Sequence[str] = ()
     ) -> tuple[Floats, float]:
-        """Return the probability of each tool to be called next (slots,), and that the task is done; `history` begins
-        with the oldest call."""
         if not len(self.live):
             return np.zeros(0, np.float32), 1.0
         chance = self._chances(history, vector, tuple(lines))

@@ -261,7 +261,6 @@ class MassTool(LearnedModel):
 
     @classmethod
     def loads(cls, model: bytes) -> Self:
-        """Raises `ModelError`."""
         told, stored = unpack(model, NAME, VERSION)
         arrays = {
             name: each.astype(np.float32, copy=False) if each.dtype.kind == "f" else each
@@ -280,7 +279,6 @@ class MassTool(LearnedModel):
         return found, 1.0 - self.header.familiar
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
-        """Follow a corpus, as `LearnedModel.align` says."""
         slot_of = {tool: slot for slot, tool in enumerate(tools) if tool is not None}
         self.slots = np.asarray([slot_of.get(ToolId(tool), -1) for tool in self.header.tools], np.int64)
         self.size = len(tools)
@@ -290,7 +288,7 @@ class MassTool(LearnedModel):
         self.prior = min(max(here, LEAST_PRIOR), 1.0 - LEAST_PRIOR)
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
-        """Return (slots,): from 0 to `PEAK`; all 0 without words, and for a task far from every known one."""
+        """Return scores from 0 to `PEAK`, all 0 without words and for a task far from every known one; (slots,)."""
         found = np.zeros(self.size, np.float32)
         text = "\n".join(query.lines)
         held = self.slots >= 0

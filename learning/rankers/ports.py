@@ -39,7 +39,6 @@ class Ports(LearnedModel):
 
     @classmethod
     def loads(cls, model: bytes) -> Self:
-        """Raises `ModelError`."""
         return cls(open_trained(model))
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:

@@ -32,7 +32,6 @@ class Tgr(LearnedModel):
 
     @classmethod
     def loads(cls, model: bytes) -> Self:
-        """Raises `ModelError`."""
         header, arrays = unpack(model, cls.name, _VERSION)
         tools = [ToolId(tool) for tool in header["tools"]]
         edges = zip(arrays["ends"].tolist(), arrays["confidence"].tolist(), header["evidence"], strict=True)

@@ -40,7 +40,8 @@ class Factors(Struct, frozen=True):
 
 
 class LearnedModel(Protocol):
-    """A trained model over a corpus, which overrides what it can answer; tools that came after training score 0."""
+    """A trained model over a corpus. A subclass overrides what it can answer; tools that came after training score
+    0."""
 
     name: ClassVar[str]
     """The method, as in `methods.METHODS`."""
@@ -75,7 +76,8 @@ class LearnedModel(Protocol):
     def after(
         self, history: Sequence[ToolId], vector: Floats | None = None, lines: Sequence[str] = ()
     ) -> tuple[Floats, float] | None:
-        """Return the probability of each slot to be called next, and of the task being done; together 1 at most."""
+        """Return the probability of each slot to be called next (slots,), and that of the task being done; together 1
+        at most. `history`: the calls so far, the oldest first. None for a model that predicts no calls."""
         return None
 
     def needs_tool(self, vector: Floats | None, text: str = "") -> float | None:
@@ -88,7 +90,7 @@ class LearnedModel(Protocol):
 
 
 class LearnedModels:
-    """The models that are served together; other models make another object."""
+    """Learned models that rank together. Their set never changes: other models make another object."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ class ClientTasks:
         return dict.fromkeys(methods, self.ask)
 
     def give(self, exchange: Exchange, upstream: Upstream, reply: Reply, running: RunningCall) -> None:
-        """Answer a call with the task that its server has made of it."""
+        """Answer a call with a task, which stands for the task that its server has made."""
         task = read_task(reply)
         assert task is not None and not isinstance(reply, Lost) and isinstance(reply.result, Raw)
         now, ttl_ms = self._kept.now(), task.get("ttlMs")

@@ -43,7 +43,7 @@ _MOST_REFUSED: Final = 200
 
 
 class Forward(Struct, frozen=True):
-    """The call goes to the tool's upstream."""
+    """The decision that a call goes to its upstream."""
 
     tool: Tool
     hidden: bool
@@ -69,7 +69,7 @@ class Lookup(Struct, frozen=True):
 
 
 class SessionMemo(Struct, frozen=True, omit_defaults=True):
-    """What another replica needs to know to go on with a session."""
+    """The state of a session, as another replica needs it to continue the session."""
 
     record: SessionRecord
     exposure: int = 0

@@ -60,8 +60,8 @@ def open_file(path: Path | None, *, may_be_missing: bool = False) -> OwnServers:
 
 @contextmanager
 def errors_of(place: Path) -> Iterator[None]:
-    """Turn errors of reading and editing our config file into one line. Raises `ConfigError` as every command does
-    that reads the file, and `ClickException`."""
+    """Turn errors of reading and editing our config file into errors of one line. Raises `ConfigError` as every command
+    does that reads the file, and `ClickException`."""
     try:
         yield
     except (OSError, DocumentError) as error:
@@ -173,7 +173,8 @@ def say_undo(command: str, place: Path, *, dry_run: bool) -> None:
 
 
 def way_back(place: Path) -> str:
-    """Say how a damaged config file becomes a good one again, behind what is wrong with it; "" if no copy is kept."""
+    """Return how a damaged config file can be repaired from a kept copy, as the end of an error message; "" if no copy
+    is kept."""
     if not is_damaged(place) or (good := last_good(place)) is None:
         return ""
     undo = typed("doctor --undo", place)

@@ -32,7 +32,7 @@ _MOST_READ: Final = 64
 
 
 class QueryVectors:
-    """Looks about once a second for texts that the encoders have read and that are on record."""
+    """Saves the vectors of recorded prompts and searches; looks for new ones about once a second."""
 
     def __init__(self, store: Store, search: Search, embedder: Embedder, clock: Callable[[], float]) -> None:
         self._store = store

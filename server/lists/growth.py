@@ -247,7 +247,7 @@ class ToolList:
         return GrowthRule() if self._search.has_learned else GrowthRule(most_found=None)
 
     def hidden(self, shown: SessionList, chances: Mapping[ToolId, float]) -> dict[ToolId, float]:
-        """Return the chances of the tools that the client does not see and may call."""
+        """Return the chances of those tools that the client does not see and may call."""
         reach = self._lists.maker.inputs.policy.reach(self._client.profile)
         return {
             tool: chance

@@ -91,7 +91,7 @@ def digest_variable(value: str, salt: bytes) -> str:
 
 
 def installation() -> str:
-    """Return which code runs: two installations may have the same version."""
+    """Return which code runs, as its folder and the version of Python: two installations may have the same version."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))  # noqa: PTH120
     return f"{package} {sys.version_info.major}.{sys.version_info.minor}"
 

@@ -193,7 +193,7 @@ SHELL_HOOKS: Final = {
 
 
 def hook_entry(hook: ClientHook, typed: str) -> Settings:
-    """Return the settings that run this command at each prompt; of a module, what it runs."""
+    """Return the settings with which a client runs this command at each event of the hook."""
     entry = hook.entry(typed)
     of_tool = {"matcher": hook.matcher} if hook.matcher else {}
     member = {**of_tool, "hooks": [entry]} if hook.is_grouped else entry
@@ -231,9 +231,9 @@ def has_prompt_hook() -> bool:
 
 
 def change(hook: ClientHook, file: Path, typed: str, planned: FileChange | None = None) -> FileChange | None:
-    """Return what adds our hook to a file, or what takes it out where `typed` is empty; None where nothing changes.
+    """Return the change that adds our hook to a file, or takes it out if `typed` is empty; None where nothing changes.
 
-    `planned` is what else is to change in this file. Raises `DocumentError` and `OSError`.
+    `planned`: another change of this file that is made together with it. Raises `DocumentError` and `OSError`.
     """
     try:
         before = planned.before if planned else read_regular(file)

@@ -131,8 +131,8 @@ class JsonDocument:
             self._cut(places, keys, siblings)
 
     def member_text(self, keys: Keys) -> tuple[str, str] | None:
-        """Return a member as it is written, with the comments before it that `remove` takes too, and the comment behind
-        its comma; None if it is not there."""
+        """Return the text of a member, with the comments before it that `remove` takes too, and the comment behind its
+        comma; None if it is not there."""
         places = jsonc.places(self._text)
         if keys not in places.keys:
             return None
@@ -143,7 +143,8 @@ class JsonDocument:
         return self._text[start:end], behind[1].rstrip("\r") if behind else ""
 
     def copy_member(self, keys: Keys, source: JsonDocument) -> None:
-        """Add a member, or the outermost object around it that is missing here, as another text has it."""
+        """Add a member as it is written in `source`, comments included. If objects around it are missing here, the
+        outermost missing one is added whole."""
         places = jsonc.places(self._text)
         depth = next((depth for depth in range(1, len(keys)) if keys[:depth] not in places.values), len(keys))
         written = source.member_text(keys[:depth])

@@ -28,7 +28,7 @@ their client again and not run `doctor`."""
 
 
 class Absent(NamedTuple):
-    """The servers of a profile whose tools cannot all be used now, in config order."""
+    """Which servers of a profile are starting, and which are down, in config order."""
 
     starting: tuple[str, ...] = ()
     """They may yet list their tools for the first time."""

@@ -117,7 +117,7 @@ class Reader:
         self._waiter: asyncio.Future[bool] | None = None
 
     def take(self) -> bytes:
-        """Return the events that were not sent yet, as they go on the wire; b"" when there are none for now."""
+        """Return the bytes of the events that were not sent yet; b"" if there are none."""
         return b"" if self.is_over else self.stream.take(self)
 
     def wake(self, has_news: bool = True) -> None:
@@ -125,7 +125,7 @@ class Reader:
             self._waiter.set_result(has_news)
 
     def leave(self, *, abort: bool = False) -> None:
-        """End the response but not the stream."""
+        """End the response and keep the stream. `abort`: break the connection."""
         if not self.is_over:
             self.is_over = True
             self.wake()

@@ -212,7 +212,7 @@ class HttpServer:
                 kept.pop()
 
     async def app(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """Serve one HTTP request; this is the ASGI application."""
+        """The ASGI application: serves one HTTP request."""
         send = _closing(send) if self._is_draining else send
         largest = self.rules.limits.max_body
         request = self._request_type(scope, receive, send, largest, self._bodies, self.connections.check_unread)
