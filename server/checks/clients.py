@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config.codes import Code
-from foretool.server.config.errors import name_some
+from foretool.server.config.errors import it_or_them, name_some
 from foretool.server.config.files import own_file
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
@@ -161,7 +161,7 @@ def _check_variables(config: Config, found: list[Registered], environ: Mapping[s
         what = f"{_say_needed(needed)} {'is' if len(names) == 1 else 'are'} set in this shell, but {titles} may not"
         server_named = next(iter(needed)) if len(needed) == 1 else ""
         do = f'add "env": {{{setting}}} to {entries_said}'
-        yield warning("client", Code.VARIABLE_NOT_IN_CLIENT, f"{what} have {_it(names)}", do, server_named)
+        yield warning("client", Code.VARIABLE_NOT_IN_CLIENT, f"{what} have {it_or_them(names)}", do, server_named)
 
 
 def _say_needed(needed: Mapping[str, Sequence[str]]) -> str:
@@ -187,7 +187,3 @@ def _check_programs(config: Config, found: list[Registered], environ: Mapping[st
             started = tuple(each.name for each in config.servers.values() if each.entry.command == program)
             repair = Repair("command", started, here) if started and Path(here).is_absolute() else None
             yield note("client", Code.PROGRAM_NOT_IN_CLIENT, what, do, repair=repair)
-
-
-def _it(names: Mapping[str, object]) -> str:
-    return "it" if len(names) == 1 else "them"

@@ -8,7 +8,7 @@ Counts and lists of names are put in plain English here too, for all messages.
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, TypeVar, get_args
@@ -263,6 +263,11 @@ def plural(count: int, noun: str) -> str:
     if noun.endswith("y"):
         return f"{count:,} {noun[:-1]}ies"
     return f"{count:,} {noun}es" if noun.endswith(("s", "ch")) else f"{count:,} {noun}s"
+
+
+def it_or_them(names: Collection[object]) -> str:
+    """Return the pronoun for so many names: "it" for one, else "them"."""
+    return "it" if len(names) == 1 else "them"
 
 
 def name_some(names: Sequence[str], most: int = sys.maxsize) -> str:

@@ -22,7 +22,7 @@ from foretool.server.config.files import (
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
 from foretool.server.config.settings import Settings
-from foretool.server.config.tokens import WAY_OUT, all_tokens, find_problems
+from foretool.server.config.tokens import WAY_OUT, find_problems, needs_token
 from foretool.server.config.variables import CREDENTIAL, VARIABLE, secrets_in_url
 from foretool.storage.places import find_passwords, local_folder
 
@@ -69,12 +69,12 @@ def _risks_of_serving(settings: Settings) -> Iterator[Risk]:
     for _, problem in find_problems(settings):
         what, _, do = problem.partition("; ")
         yield Risk("warning", f"foretool: {what}; serve --http does not accept it", do, Code.TOKEN_WEAK)
-    if settings.insecure_loopback and not _needs_token(settings):
+    if settings.insecure_loopback and not needs_token(settings):
         what = "insecure_loopback: with serve --http, every program and user of this machine can call every tool"
         yield Risk("note", what, f"delete it, and {WAY_OUT}", Code.SERVED_OPENLY)
     address = parse_address(settings.bind)
     yield from find_open_address(address, "bind ")
-    if is_open(address) and not _needs_token(settings):
+    if is_open(address) and not needs_token(settings):
         what = f"bind {address}: open to other machines, and no token is set; serve --http does not start like this"
         yield Risk("warning", what, WAY_OUT, Code.SERVED_OPENLY)
 
@@ -89,10 +89,6 @@ def find_open_address(address: Address, setting: str = "") -> Iterator[Risk]:
 def is_open(address: Address) -> bool:
     """Return whether other machines reach an address."""
     return not address.path and not is_loopback(address.host)
-
-
-def _needs_token(settings: Settings) -> bool:
-    return bool(all_tokens(settings)) or settings.access is not None
 
 
 def _risks_of_file(path: Path) -> Iterator[Risk]:

@@ -94,6 +94,11 @@ def all_tokens(settings: Settings) -> list[TokenEntry]:
     return [*([own] if settings.token else []), *settings.tokens]
 
 
+def needs_token(settings: Settings) -> bool:
+    """Return whether HTTP clients need a token: one is set, or an authorization server gives them out."""
+    return bool(all_tokens(settings)) or settings.access is not None
+
+
 def weakness(entry: TokenEntry) -> str:
     """Return why a token is easy to guess; "" if nothing shows that it is."""
     token = entry.token

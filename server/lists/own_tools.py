@@ -13,6 +13,7 @@ from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.names import CALL, CALL_TOOLS, CALL_WRITE, DISCOVER
 from foretool.server.catalog.signatures import name_calls, signature, split_call
+from foretool.server.config.errors import plural
 from foretool.server.config.settings import Bridges
 from foretool.server.lists.order import NameCost
 from foretool.server.protocol import jsonrpc, versions
@@ -168,11 +169,11 @@ def _description(counts: Mapping[str, int], unlisted: int, *, is_whole: bool) ->
     """Say how many tools and servers can be searched, and name the servers with the most tools."""
     shown = {name: count for name, count in counts.items() if count}
     tools = sum(shown.values())
-    text = f"Finds tools for a task among {_count(tools, 'tool')} on {_count(len(shown), 'server')}"
+    text = f"Finds tools for a task among {plural(tools, 'tool')} on {plural(len(shown), 'server')}"
     if unlisted and not shown:
-        text = f"Finds tools for a task; {_count(unlisted, 'server')} not listed yet"
+        text = f"Finds tools for a task; {plural(unlisted, 'server')} not listed yet"
     elif unlisted:
-        text += f" so far ({_count(unlisted, 'server')} not listed yet)"
+        text += f" so far ({plural(unlisted, 'server')} not listed yet)"
     # While servers are missing, nobody can say that a list has everything.
     text += (
         "; your list has them all: call them by their names. "
@@ -188,7 +189,3 @@ def _description(counts: Mapping[str, int], unlisted: int, *, is_whole: bool) ->
             break
         named = longer
     return f"{text} Servers: {named}." if named else text
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

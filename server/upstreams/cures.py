@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from foretool.server.config.codes import Code
+from foretool.server.config.errors import it_or_them
 from foretool.server.config.servers import Server
 from foretool.server.config.variables import CREDENTIAL
 from foretool.server.setup.launches import interpreter_of
@@ -60,8 +61,7 @@ def _fill_blanks(server: Server, code: Code, text: str) -> str:
         return ""
     parts = [f"{name} {state}" for name, state in blank.items()]
     have = "its env has" if kind == "env" else "its headers have"
-    them = "it" if len(parts) == 1 else "them"
-    return f"{have} {' and '.join(parts)}: fill {them}"
+    return f"{have} {' and '.join(parts)}: fill {it_or_them(parts)}"
 
 
 def _state(value: str) -> str:

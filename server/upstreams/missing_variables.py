@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from foretool.server.config.errors import it_or_them
 from foretool.server.config.servers import Server
 from foretool.server.config.variables import server_environment
 
@@ -59,7 +60,11 @@ def network_variables(server: Server) -> str:
     program = _program(server)
     known = frozenset((*given, *server.withheld))
     near = _of_network("", os.environ, known, program) if program in _DOWNLOADS else []
-    return f"{_list(near)} set here but not given to it; if downloads need {_them(near)}, {_add(near)}" if near else ""
+    return (
+        f"{_list(near)} set here but not given to it; if downloads need {it_or_them(near)}, {_add(near)}"
+        if near
+        else ""
+    )
 
 
 def _program(server: Server) -> str:
@@ -98,12 +103,12 @@ def advise(
     """
     text, known = "\n".join(lines), frozenset((*given, *withheld))
     if back := _held_back(text, environ, known):
-        return f"{_list(back)} set here but not given to it; if it may have {_them(back)}, {_add(back)}"
+        return f"{_list(back)} set here but not given to it; if it may have {it_or_them(back)}, {_add(back)}"
     absent = [name for name in asked_variables(text) if not environ.get(name) and _may_be_given(name, known)]
     if absent:
-        return f"{_list(absent)} not set here; set {_them(absent)} where foretool starts and {_add(absent)}"
+        return f"{_list(absent)} not set here; set {it_or_them(absent)} where foretool starts and {_add(absent)}"
     if _NETWORK.search(text) and (near := _of_network(text, environ, known, program)):
-        return f"{_list(near)} set here but not given to it; if it needs {_them(near)}, {_add(near)}"
+        return f"{_list(near)} set here but not given to it; if it needs {it_or_them(near)}, {_add(near)}"
     return ""
 
 
@@ -139,10 +144,6 @@ def _unique(names: Iterable[str]) -> list[str]:
 
 def _list(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_MOST_NAMES])} {'is' if len(names) == 1 else 'are'}"
-
-
-def _them(names: Sequence[str]) -> str:
-    return "it" if len(names) == 1 else "them"
 
 
 def _add(names: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from foretool.server.config.addresses import Address, is_loopback
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
 from foretool.server.config.settings import Settings
-from foretool.server.config.tokens import WAY_OUT, all_tokens, find_problems
+from foretool.server.config.tokens import WAY_OUT, all_tokens, find_problems, needs_token
 from foretool.server.transports.client.access import Access, Issuer
 from foretool.server.transports.client.security import Guards
 
@@ -67,13 +67,9 @@ def read_rules(config: Config, address: Address, issuer: Issuer | None = None) -
     )
 
 
-def _needs_token(settings: Settings) -> bool:
-    return bool(all_tokens(settings)) or settings.access is not None
-
-
 def _is_open(settings: Settings, address: Address) -> bool:
     """Return whether requests need no token: none is set, and only this user, or this machine, can connect."""
-    if _needs_token(settings):
+    if needs_token(settings):
         return False
     return bool(address.path) or (settings.insecure_loopback and is_loopback(address.host))
 
@@ -82,7 +78,7 @@ def list_problems(settings: Settings, address: Address) -> list[str]:
     """Return what is wrong with tokens and address, each in one line with the way out. Tokens with problems let nobody
     in."""
     problems = [problem for _, problem in find_problems(settings)]
-    if not problems and not _needs_token(settings) and not _is_open(settings, address):
+    if not problems and not needs_token(settings) and not _is_open(settings, address):
         problems.append(_need_of_token(address))
     return problems
 
