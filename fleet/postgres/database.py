@@ -310,9 +310,6 @@ class PostgresDatabase(Database):
 
     # Records by their ids
 
-    def newest(self, table: str) -> int:
-        return int(self.rows(f"SELECT {self.newest_sql(table)}")[0][0])
-
     def newest_sql(self, table: str) -> str:
         return f"coalesce(pg_sequence_last_value(pg_get_serial_sequence('{table}', 'id')::regclass), 0)"
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from foretool.server.catalog.signatures import input_schema, properties_of
 from foretool.server.discovery.plain_schemas import trim, without_noise
 from foretool.server.methods.schema_fit import find_misfits, fit_to_schema, read_json
 from foretool.server.protocol import jsonrpc
@@ -43,8 +44,7 @@ class BridgedCall(Struct, frozen=True):
 
     def arguments(self, schema: Mapping[str, Any]) -> Raw:
         """Return the arguments for a tool with this input schema. What is no object stays as it was written."""
-        properties = schema.get("properties")
-        known = properties if isinstance(properties, dict) else {}
+        known = properties_of(schema)
         beside, given = dict(self.beside), self.given
         if given is None or bytes(given) == b"{}":
             word = next((word for word in _ARGUMENTS if _holds_arguments(beside.get(word), word, known)), None)
@@ -90,7 +90,7 @@ class FittedArguments(Struct, frozen=True):
 
 def fit_arguments(call: BridgedCall, tool: Tool) -> FittedArguments:
     """Return the arguments of a call as the schema of the tool has them, or why no server would accept them."""
-    schema = _schema(tool)
+    schema = input_schema(tool.definition)
     explain = partial(_explain, tool, schema)
     arguments = call.arguments(schema)
     if jsonrpc.json_type(arguments) != "object":
@@ -106,7 +106,7 @@ def fit_arguments(call: BridgedCall, tool: Tool) -> FittedArguments:
 def explain_misfits(tool: Tool, arguments: Raw, *, is_invalid: bool) -> str:
     """Say what of the arguments of a failed call, sent as they were written, does not fit the schema of its tool.
     Return "" if nothing is found, unless their server calls them invalid (`is_invalid`): its schema may not say all."""
-    schema = _schema(tool)
+    schema = input_schema(tool.definition)
     if misfits := find_misfits(schema, arguments):
         return _explain(tool, schema, misfits)
     if not (is_invalid and schema.get("properties")):
@@ -153,10 +153,6 @@ def _holds_arguments(value: Raw | None, word: str, known: Mapping[str, Any]) -> 
         return False
     members = jsonrpc.fields(opened)
     return word not in known or (bool(members) and members.keys() <= known.keys())
-
-
-def _schema(tool: Tool) -> dict[str, Any]:
-    return jsonrpc.plain_object(jsonrpc.fields(tool.definition).get("inputSchema")) or {}
 
 
 def _explain(tool: Tool, schema: dict[str, Any], problem: str) -> str:

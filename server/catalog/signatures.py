@@ -115,20 +115,38 @@ def split_call(call: str) -> tuple[str, str]:
 
 
 def required_arguments(tool: Tool) -> set[str]:
-    schema = _schema(tool.definition)
-    properties = _properties(schema)
+    schema = input_schema(tool.definition)
+    properties = properties_of(schema)
     return {each for each in _required(schema) if isinstance(each, str) and not _has_default(properties.get(each))}
 
 
 def all_arguments(tool: Tool) -> set[str]:
     """Return the names of the arguments that the schema of a tool knows."""
-    return {*_properties(_schema(tool.definition))}
+    return {*properties_of(input_schema(tool.definition))}
 
 
 def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments whose names are plain, at most `_MOST_ARGUMENTS` of them."""
     names = [name for name in arguments if _plain.fullmatch(name)]
     return {name: arguments[name] for name in names[:_MOST_ARGUMENTS]}
+
+
+def input_schema(definition: bytes) -> dict[str, Any]:
+    """Return the input schema of a definition, {} where none can be read."""
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        found = _schemas.decode(definition).inputSchema
+        return found if isinstance(found, dict) else {}
+    try:  # the fast decoder refuses escaped lone surrogates, which are JSON
+        found = jsonrpc.decode_value(jsonrpc.fields(definition)["inputSchema"])
+    except (KeyError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def properties_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of an object's schema by name, {} where it names none."""
+    found = schema.get("properties")
+    return found if isinstance(found, dict) else {}
 
 
 @lru_cache(maxsize=4096)
@@ -141,12 +159,12 @@ def _arguments(definition: bytes, marks_optional: bool) -> str:
         known = {*written}
         properties = {name: _any.decode(written[name]) for name in (*names, *first) if name in written}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        whole = _schema(definition)
-        required, properties = _required(whole), _properties(whole)
+        whole = input_schema(definition)
+        required, properties = _required(whole), properties_of(whole)
         names, first = _shown(required), _shown([*properties])[:_MOST_OPTIONAL]
         known = {*properties}
     needed = [name for name in names if not _has_default(properties.get(name))]
-    parts = _schema(definition) if b'"$ref"' in definition else {}
+    parts = input_schema(definition) if b'"$ref"' in definition else {}
     shown = [f"{name}: {_type(properties.get(name), parts)}" for name in needed]
     has_more = len(names) < len(required) or (marks_optional and not known <= {*needed})
     if not needed and len(names) == len(required):
@@ -158,23 +176,6 @@ def _arguments(definition: bytes, marks_optional: bool) -> str:
 
 def _shown(required: Sequence[Any]) -> list[str]:
     return [each for each in dict.fromkeys(map(str, required)) if _plain.fullmatch(each)][:_MOST_ARGUMENTS]
-
-
-def _schema(definition: bytes) -> dict[str, Any]:
-    """Return the input schema of a definition, {} where none can be read."""
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        found = _schemas.decode(definition).inputSchema
-        return found if isinstance(found, dict) else {}
-    try:  # the fast decoder refuses escaped lone surrogates, which are JSON
-        found = jsonrpc.decode_value(jsonrpc.fields(definition)["inputSchema"])
-    except (KeyError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _properties(schema: dict[str, Any]) -> dict[str, Any]:
-    found = schema.get("properties")
-    return found if isinstance(found, dict) else {}
 
 
 def _required(schema: Mapping[str, Any]) -> list[Any]:

@@ -19,6 +19,7 @@ from foretool.retrieval.ranking import Query, Ranked, task_lines
 from foretool.server import offline, probing
 from foretool.server.app import App
 from foretool.server.catalog import embedding, models
+from foretool.server.catalog.signatures import input_schema
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
@@ -31,7 +32,6 @@ from foretool.server.lists.hidden import HiddenTools
 from foretool.server.lists.maker import View
 from foretool.server.methods.skills import SkillOffer
 from foretool.server.offline import find_wordings
-from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.apps import is_for_model
 from foretool.server.recording.calibration import read_calibration
 from foretool.server.system import interrupts
@@ -174,7 +174,7 @@ def search_once(
 def _describe_hit(match: Match, card: dict[str, Any], tool: Tool, bridge: str) -> ExplainedMatch:
     schema: Schema = "none" if "inputSchema" not in card else "trimmed" if "trimmed" in card else "whole"
     listed = card.get("listed", False)
-    takes = jsonrpc.plain_object(jsonrpc.fields(tool.definition).get("inputSchema")) or {}
+    takes = input_schema(tool.definition)
     return ExplainedMatch(
         match.rank, match.tool, match.score, match.parts, card["why"], listed, schema, card["description"], bridge,
         takes,

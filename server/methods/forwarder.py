@@ -23,7 +23,7 @@ from foretool.server.protocol.jsonrpc import Message, Raw, RpcError
 from foretool.server.transports.upstream.base import LAST_LINE
 from foretool.server.trust.questions import QuestionRefused, prepare_log, prepare_questions, prepare_sign_in
 from foretool.server.trust.text import clean_params
-from foretool.server.upstreams.connection import Lost, Reply, Request
+from foretool.server.upstreams.connection import Lost, Reply, Request, ignore_reply
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
 
@@ -84,7 +84,7 @@ class Forwarder:
     def tell(self, exchange: Exchange, upstream: Upstream, method: str, params: dict[str, Raw]) -> None:
         """Send a request for a client without waiting for the answer."""
         client = exchange.client
-        request = Request(method, params, _ignore, owner=exchange.session or client, party=client.party)
+        request = Request(method, params, ignore_reply, owner=exchange.session or client, party=client.party)
         request.build_meta = partial(_build_meta, exchange)
         request.timeout = upstream.timeout_s
         upstream.request(exchange.era, request)
@@ -267,10 +267,6 @@ def _wants_log_of(exchange: Exchange, message: Message) -> bool:
     except ValueError:
         return False
     return is_as_severe(level, least)
-
-
-def _ignore(reply: Reply) -> None:
-    """Take an answer that nobody waits for."""
 
 
 def _unset(reply: Reply) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from foretool.server.catalog.signatures import properties_of
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 
@@ -134,7 +135,7 @@ class _Walk(Struct):
         return jsonrpc.raw([value])
 
     def _fit_members(self, value: Raw, shape: Mapping[str, Any], path: str, depth: int) -> Raw:
-        members, properties = jsonrpc.fields(value), _properties(shape)
+        members, properties = jsonrpc.fields(value), properties_of(shape)
         # What the whole call lacks is a problem, and is found apart (`fit_to_schema`).
         for said in self.find_missing(members, shape) if self.is_exact or depth else ():
             self._doubt(said + (f" in {_quote(path)}" if path else ""))
@@ -155,7 +156,7 @@ class _Walk(Struct):
 
     def find_missing(self, members: Mapping[str, Raw], schema: Mapping[str, Any]) -> list[str]:
         """Return what says which required properties are missing that have no default and may not be null."""
-        properties, required = _properties(schema), schema.get("required")
+        properties, required = properties_of(schema), schema.get("required")
         names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
         missing = [
             name for name in names
@@ -275,11 +276,6 @@ def _union(parts: Iterable[Kinds | None]) -> Kinds | None:
             return None
         found |= kinds
     return frozenset(found)
-
-
-def _properties(shape: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = shape.get("properties")
-    return found if isinstance(found, dict) else {}
 
 
 def _is_one_of(value: Raw, kinds: Kinds) -> bool:

@@ -138,7 +138,7 @@ class Request(Struct, eq=False):
 
     def drop_callbacks(self) -> None:
         """Drop the callbacks, to break reference cycles that the garbage collector would have to find."""
-        self.reply, self.notice, self.wants, self.poll, self.build_meta = _ignore, None, None, None, None
+        self.reply, self.notice, self.wants, self.poll, self.build_meta = ignore_reply, None, None, None, None
 
 
 class ConnectionEvents(Protocol):
@@ -198,7 +198,7 @@ class _Askers:
             own = (ident for ident, (each, _) in self._given_up.items() if each.owner is request.owner)
             del self._given_up[next(own, next(iter(self._given_up)))]
         kept = Request(
-            request.method, {}, _ignore, owner=request.owner, party=request.party, exchange=request.exchange,
+            request.method, {}, ignore_reply, owner=request.owner, party=request.party, exchange=request.exchange,
             id=request.id,
         )  # fmt: skip
         self._given_up[request.id] = (kept, time.monotonic())
@@ -325,7 +325,7 @@ class Connection:
 
     def tell(self, method: str, params: dict[str, Any], reply: Callable[[Reply], None] | None = None) -> Request:
         """Send a request of our own without waiting; `reply` takes its reply."""
-        request = Request(method, {key: jsonrpc.raw(value) for key, value in params.items()}, reply or _ignore)
+        request = Request(method, {key: jsonrpc.raw(value) for key, value in params.items()}, reply or ignore_reply)
         own_meta = self._own_meta
         request.build_meta = lambda era: own_meta
         request.notice = partial(self._events.on_notification, self)
@@ -664,7 +664,7 @@ def _member(value: Raw | UnsetType, name: str) -> Any:
         return None
 
 
-def _ignore(reply: Reply) -> None:
+def ignore_reply(reply: Reply) -> None:
     """Take a reply that nobody needs."""
 
 

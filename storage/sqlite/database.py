@@ -269,9 +269,6 @@ class SqliteDatabase(Database):
     def size(self) -> int:
         return int(self.rows("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")[0][0])
 
-    def newest(self, table: str) -> int:
-        return int(self.rows(f"SELECT {self.newest_sql(table)}")[0][0])
-
     def newest_sql(self, table: str) -> str:
         return f"(SELECT coalesce(max(id), 0) FROM {table})"  # noqa: S608  # a constant of `storage.sql`
 
