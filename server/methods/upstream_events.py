@@ -18,6 +18,7 @@ from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.server.protocol.lists import MERGED, TOOLS, ListKind, features
+from foretool.server.protocol.translate import ANY_CLIENT, unite
 from foretool.server.protocol.versions import META_SUBSCRIPTION
 from foretool.server.transports.tasks import Precedence, Tasks, in_slices
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
@@ -203,7 +204,8 @@ class UpstreamEvents:
         """Return what may be served of the tools and the instructions of an upstream."""
         info, name = upstream.server_info, upstream.name
         version = str(info.implementation.get("version") or "")
-        listing = Listing(tools, text, version, lacking(features(info.capabilities)))
+        is_whole = all(unite(each.declared, ANY_CLIENT) == each.declared for each in upstream.lines.ready())
+        listing = Listing(tools, text, version, lacking(features(info.capabilities)), is_whole)
         before = Listing(self._catalog.listed(name), self._catalog.texts.instructions(name))
         admitted = yield from self._gatekeeper.admit(name, listing, before)
         return admitted.tools, admitted.text

@@ -65,6 +65,8 @@ class Listing(Struct, frozen=True):
     version: str = ""
     lacks: Sequence[DefinitionKind] = ()
     """What says that it has listed, for each list that it does not have."""
+    is_whole: bool = True
+    """It was told of all that a client can do; some servers list more tools then."""
 
 
 class Rests:
@@ -157,6 +159,8 @@ class Gatekeeper:
         judged, took_s = yield from _timed(judging)
         text = self._judge_text(said, listing.text, held, is_strict=is_strict)
         held += judged.held
+        if not listing.is_whole:
+            held += self._ledger.seen_elsewhere(server.name, {tool.name for tool in listing.tools}, judged.held)
         yield from self._ledger.hold_list(launch, _LISTED, held)
         if not held:
             self._ledger.keep_version(launch)

@@ -28,6 +28,8 @@ _APPROVED_AT_ONCE: Final = 50
 """Definitions that one transaction approves."""
 _AT_ONCE: Final = 500
 """Definitions that one step reads or compares."""
+_MOST_ELSEWHERE: Final = 100
+"""Tools that wait although the last list has none of them; a server may list others in each run."""
 _SAY_S: Final = 30.0
 """A server whose held texts change all the time is logged at most this often."""
 
@@ -66,6 +68,8 @@ class ApprovalLedger:
         """What waits by server, None where all of it has to be read again."""
         self._changed: set[str] = set()
         """The servers of which it has to be read again."""
+        self._held_here: dict[str, set[str]] = {}
+        """By server: the hashes of the tools that are held of the last list that we saw."""
         self._said: dict[str, tuple[frozenset[str], float]] = {}
         """By server: the held texts that were logged last, and when."""
 
@@ -172,6 +176,16 @@ class ApprovalLedger:
         approved = (each for each in self.store.approved(launch.server, "launch", "") if each.hash == launch.hash)
         if any(each.version != launch.version for each in approved):
             self.store.approve_listed([replace(launch, state="approved", seen_at=time.time())])
+
+    def seen_elsewhere(self, server: str, listed: Collection[str], held: Sequence[Definition]) -> list[Definition]:
+        """Return what waits of tools that a server has listed to a command or to another proxy, and not in our list
+        (`listed`), of which `held` is held: our clients can do less, so this says not that it is gone."""
+        before, self._held_here[server] = self._held_here.get(server, set()), {each.hash for each in held}
+        if all(name in listed or hash in before for _, name, hash in self.held(server, ("tool",))):
+            return []
+        waiting = (each for each in self.store.undecided(server) if each.state == "held" and each.kind == "tool")
+        found = [each for each in waiting if each.name not in listed and each.hash not in before]
+        return found if len(found) <= _MOST_ELSEWHERE else []
 
     def hold_list(self, launch: Definition, kinds: Sequence[DefinitionKind], held: Sequence[Definition]) -> Steps[None]:
         """Keep what is held of a list of a server that is reached so."""

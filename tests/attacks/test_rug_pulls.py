@@ -32,6 +32,7 @@ from requirements import requirement
 from served import Served, wait_until, write_config
 
 from foretool.server.commands.group import run
+from foretool.server.protocol.translate import ANY_CLIENT
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition
@@ -163,6 +164,31 @@ async def test_a_new_tool_of_a_known_server_is_neither_listed_nor_found_nor_call
         assert "foretool review" in await refusal(stage.client, "weather__unlock_vault")
         assert upstream.calls == []
         assert [(each.name, each.effect) for each in held(stage.store)] == [("unlock_vault", "new")]
+
+
+@requirement("trust:pin:new-tool", "trust:pin:bounded")
+async def test_a_new_tool_that_a_server_lists_to_some_clients_alone_waits_until_it_is_listed_to_none() -> None:
+    new = [tool(f"fly_{number}", EVIL) for number in range(150)]
+
+    async def waits(store: Store, can: Json, *more: Json) -> int:
+        """How many tools wait after a run whose client can do so much, to which so many more are listed."""
+        upstream = weather(FORECAST, RISKY, *more)
+        async with proxy_over(upstream, store=store) as stage:
+            await stage.client.initialize(capabilities=can)
+            await stage.client.call_tool("weather__forecast", {})
+            await asyncio.sleep(5)  # of the loop's own time: it is listed and judged
+        return len(held(store))
+
+    with open_store(":memory:") as store:
+        assert await waits(store, {}) == 0
+        assert await waits(store, ANY_CLIENT, new[0]) == 1
+        assert await waits(store, {}) == 1, "it was not listed to this client, and is not gone"
+        assert await waits(store, {}, new[1]) == 2
+        assert await waits(store, ANY_CLIENT, new[1]) == 1
+        assert [await waits(store, {}, *new[first : first + 30]) for first in (2, 32, 62, 92, 120)] == [
+            31, 61, 91, 121, 30
+        ], "a server that lists other tools in each run fills nothing"  # fmt: skip
+        assert await waits(store, ANY_CLIENT) == 0
 
 
 @requirement("trust:pin:new-tool")
