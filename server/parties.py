@@ -80,7 +80,7 @@ class Parties:
             self.announcements.soon()
 
     def relist(self, person: str) -> None:
-        """Make new lists for a person."""
+        """Make new lists for a person to whom a server has listed other tools."""
         self.lists.forget_person(person)
         self.announcements.soon()
 

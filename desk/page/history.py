@@ -149,7 +149,7 @@ def tell_calls(calls: Sequence[Call], misses: Sequence[Miss]) -> list[StoryStep]
 
 
 def tell_other_misses(calls: Sequence[Call], misses: Sequence[Miss]) -> list[StoryStep]:
-    """Return the misses as steps that no call of these revealed."""
+    """Return as steps the misses that none of these calls revealed."""
     known = {call.id for call in calls}
     return [_reveal(tell_miss(miss), miss.id) for miss in misses if miss.call not in known]
 

@@ -35,34 +35,34 @@ def add_first_probability(run: Run) -> None:
 
 
 def count_misses_by_kind(run: Run) -> None:
-    """Count misses by what was missed from an index alone."""
+    """Give misses an index by which counting them by kind reads the index alone."""
     run(f"DROP INDEX IF EXISTS misses_{'_'.join(schema.BY_TOOL)}_idx")
     run(f"CREATE INDEX ON misses ({', '.join(schema.BY_KIND)})")
 
 
 def count_refused_and_failed_calls(run: Run) -> None:
-    """Count the calls that were refused, and those that failed, where the log is added up."""
+    """Add the numbers of refused and of failed calls to the sums of costs."""
     for name in ("refused", "failed"):
         run(f"ALTER TABLE costs ADD COLUMN {name} bigint NOT NULL DEFAULT 0")
 
 
 def keep_sizes_of_all_tools(run: Run) -> None:
-    """Keep what all tools took at each time, so that past calls are not priced with the tools of today; and what stays
-    the same of a server when its command is written otherwise."""
+    """Record how many tokens all tools take at each time, so that past calls are not priced with the tools of today;
+    and add a likeness to servers, which stays the same when their command is written otherwise."""
     run(create_table("catalog_sizes", "*period int, most int, last int"))
     run("ALTER TABLE costs ADD COLUMN rated_refused bigint NOT NULL DEFAULT 0")
     run("ALTER TABLE upstreams ADD COLUMN likeness text COLLATE \"C\" NOT NULL DEFAULT ''")
 
 
 def keep_owners_of_prompts(run: Run) -> None:
-    """Keep which client's hook a prompt came from, and whose session it belongs to."""
+    """Record which client's hook a prompt came from, and which session it belongs to."""
     for name in ("client", "owner"):
         run(f"ALTER TABLE prompts ADD COLUMN {name} text COLLATE \"C\" NOT NULL DEFAULT ''")
 
 
 def price_calls(run: Run) -> None:
-    """Keep what all tools took at each change of it, and price each call with that. What is added up already keeps the
-    price of its quarter of an hour."""
+    """Record how many tokens all tools take at each change of them, and price each call with that. What is added up
+    already keeps the price of its quarter of an hour."""
     run(create_table("catalog_tokens", "*at float, tokens int"))
     for name in schema.PRICED:
         run(f"ALTER TABLE costs ADD COLUMN {name} bigint NOT NULL DEFAULT 0")

@@ -53,7 +53,7 @@ class LanguageModel(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go what it holds."""
+        """Free the memory and the connections of the model."""
         ...
 
 

@@ -36,7 +36,7 @@ AT = {name: place for place, name in enumerate(PARTS)}
 
 
 class PastCalls(NamedTuple):
-    """The calls of the latest past episodes, each tool as its class."""
+    """The calls of the latest past episodes, each tool as the number of its class."""
 
     classes: NDArray[np.signedinteger[Any]]
     """(episodes, longest), -1 where an episode has ended."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def import_runtime() -> ModuleType:
-    """Return onnxruntime, which sends nothing from this process and from those that it starts."""
+    """Import onnxruntime with its telemetry off, for this process and those that it starts."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime  # type: ignore[import-untyped]
 
@@ -147,12 +147,13 @@ class OnnxEncoder:
 
 
 def cut(ids: list[int], limit: int) -> list[int]:
-    """Keep at most `limit` tokens, the mark at the end among them."""
+    """Return at most `limit` tokens; the mark for the end is kept."""
     return ids if len(ids) <= limit else [*ids[: limit - 1], ids[-1]]
 
 
 def padded(batch: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Tokens, and 1 where a token is not padding; (batch, tokens) each."""
+    """Return the tokens, padded to the longest text, and a mask that is 1 where a token is not padding; (batch, tokens)
+    each."""
     import numpy as np
 
     mask = np.arange(max(map(len, batch))) < np.asarray([[len(tokens)] for tokens in batch])

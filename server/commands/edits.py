@@ -298,7 +298,7 @@ def require_names(own: OwnServers, names: tuple[str, ...]) -> None:
 
 
 def short(path: Path) -> str:
-    """Write a path with `~` for the home folder."""
+    """Write a path with `~` in place of the home folder."""
     try:
         return f"~/{path.relative_to(Path.home())}"
     except ValueError:

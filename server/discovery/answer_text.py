@@ -229,9 +229,9 @@ def _line(card: Mapping[str, Any]) -> str:
 
 
 def mark_bridges(tools: Sequence[Tool], cards: Sequence[dict[str, Any]], reach: Reach) -> str:
-    """Mark each match with what calls it, and say what the marks mean. A hidden tool is called through one of ours:
-    some clients refuse every name that they were not listed (`docs/clients.md`). Each line says its own call, in the
-    same way in every answer: a default that changed between two answers would be carried over by a small model."""
+    """Mark each match with the tool that calls it, and return what the marks mean. A hidden tool is called through one
+    of ours, because some clients refuse names that they were not listed (`docs/clients.md`). Each line names its own
+    call, in the same way in every answer: small models carry a default from one answer over to the next."""
     for tool, card in zip(tools, cards, strict=True):
         if "listed" not in card:
             card["read" if reach.verdict(tool).bridge == CALL else "write"] = True

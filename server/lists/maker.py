@@ -325,7 +325,7 @@ class ListDraft:
 
     @cached_property
     def own(self) -> list[tuple[ToolId, Raw]]:
-        """Our own tools, as a list defines them that lacks some tools."""
+        """foretool's own tools, as defined in a list that leaves out some of the other tools."""
         return self._own_tools(is_whole=False)
 
     def _own_tools(self, *, is_whole: bool) -> list[tuple[ToolId, Raw]]:

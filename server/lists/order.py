@@ -54,7 +54,7 @@ Tokens = Callable[[ToolId], int]
 
 
 def order_by_use(usages: Iterable[Usage], tokens: Tokens, now: float, half_life_s: float) -> list[ToolId]:
-    """Sort tools as they compete for a budget; equal tools come by name."""
+    """Sort tools by use for their size, the order in which they compete for a budget; equal tools by name."""
     used = {each.tool: decay_usage(each, now, half_life_s) for each in usages}
     value = {tool: count / max(tokens(tool), 1) ** _SIZE_PENALTY for tool, count in used.items() if count > 0.0}
     return sorted(value, key=lambda tool: (-value[tool], tool))

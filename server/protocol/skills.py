@@ -49,7 +49,7 @@ class Mark(NamedTuple):
 
 
 class Skill(Struct, frozen=True):
-    """An entry of a skill, read."""
+    """A parsed entry of `skills/list`."""
 
     uri: str
     """Of its `SKILL.md`."""

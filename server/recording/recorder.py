@@ -207,7 +207,7 @@ class Backlog:
         return 1
 
     def close(self) -> None:
-        """Note that this proxy ends."""
+        """Close the spool, because this proxy ends."""
         if self._spool is not None:
             self._spool.close()
 

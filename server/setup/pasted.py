@@ -100,7 +100,7 @@ def of_url(name: str, url: str, headers: Sequence[str] = (), transport: str = ""
 
 
 def of_line(words: Sequence[str]) -> list[NewServer]:
-    """Read a line that adds a server to another client: `claude mcp add ...`, `code --add-mcp JSON`. Raises
+    """Read the command line that adds a server to another client: `claude mcp add ...`, `code --add-mcp JSON`. Raises
     `PasteError`."""
     if words[1:2] == ["--add-mcp"]:
         return of_json(words[2] if len(words) > 2 else "", dialect=dialects.VSCODE)
@@ -145,7 +145,7 @@ def _with_values(
 
 
 def is_line(words: Sequence[str]) -> bool:
-    """Return whether words are a line for another client."""
+    """Return whether words are the command line that adds a server to another client, such as `claude mcp add ...`."""
     program = _program(words)
     if program in ("code", "code-insiders", "cursor") and list(words[1:2]) == ["--add-mcp"]:
         return True

@@ -100,7 +100,7 @@ def _formatter(config: Config) -> Redacting:
 
 @contextmanager
 def mute_logging() -> Iterator[None]:
-    """Write no line of our log, for a command that says the same in better words."""
+    """Write no line of our log inside the block, for a command that says the same in better words."""
     before = log.level
     log.setLevel(logging.CRITICAL)
     try:

@@ -117,7 +117,7 @@ class Line:
 
 
 class LineEvents(ConnectionEvents, Protocol):
-    """Takes what lines report, besides what their connections do."""
+    """What a line reports to its upstream, besides the reports of its connections."""
 
     @property
     def rests(self) -> bool:

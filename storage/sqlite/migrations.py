@@ -34,20 +34,20 @@ def m027_first_probability(db: Database) -> None:
 
 
 def m028_misses_by_kind(db: Database) -> None:
-    """Count misses by what was missed from an index alone."""
+    """Give misses an index by which counting them by kind reads the index alone."""
     db.execute(f"DROP INDEX idx_misses_{'_'.join(schema.BY_TOOL)}")
     db.table("misses").create_index(schema.BY_KIND)
 
 
 def m029_refused_and_failed_calls(db: Database) -> None:
-    """Count the calls that were refused, and those that failed, where the log is added up."""
+    """Add the numbers of refused and of failed calls to the sums of costs."""
     for name in ("refused", "failed"):
         db.table("costs").add_column(name, int, not_null_default=0)
 
 
 def m030_sizes_of_all_tools(db: Database) -> None:
-    """Keep what all tools took at each time, so that past calls are not priced with the tools of today; and what stays
-    the same of a server when its command is written otherwise."""
+    """Record how many tokens all tools take at each time, so that past calls are not priced with the tools of today;
+    and add a likeness to servers, which stays the same when their command is written otherwise."""
     db.table("catalog_sizes").create(
         {"period": int, "most": int, "last": int}, pk="period", not_null={"period", "most", "last"}
     )
@@ -56,14 +56,14 @@ def m030_sizes_of_all_tools(db: Database) -> None:
 
 
 def m031_owners_of_prompts(db: Database) -> None:
-    """Keep which client's hook a prompt came from, and whose session it belongs to."""
+    """Record which client's hook a prompt came from, and which session it belongs to."""
     for name in ("client", "owner"):
         db.table("prompts").add_column(name, str, not_null_default="")
 
 
 def m032_prices_of_calls(db: Database) -> None:
-    """Keep what all tools took at each change of it, and price each call with that. What is added up already keeps the
-    price of its quarter of an hour."""
+    """Record how many tokens all tools take at each change of them, and price each call with that. What is added up
+    already keeps the price of its quarter of an hour."""
     db.table("catalog_tokens").create({"at": float, "tokens": int}, pk="at", not_null={"at", "tokens"})
     for name in schema.PRICED:
         db.table("costs").add_column(name, int, not_null_default=0)

@@ -171,7 +171,8 @@ class Access:
         return now is not None and profile in now.profiles
 
     def refusal(self, identity: Identity, profile: str) -> RequestRefused | None:
-        """Return how to get into a profile that this identity does not open; None if it is to look like no profile."""
+        """Return the refusal that says how to get into a profile which this identity does not open. None if the answer
+        must not tell that the profile exists."""
         if not identity.claims or self.issuer is None:
             return None
         if (lacking := self.issuer.lacking(profile)) is not None:
