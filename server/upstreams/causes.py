@@ -79,17 +79,15 @@ _PATTERNS: Final = (
     ),
     _pattern(
         Code.PACKAGE_MISSING,
-        r"(?i)(?:pull access denied for|manifest unknown|repository) " + _WORD + r"[^\n]{0,60}(?:rep"
-        r"ository does not exist|"
-        r"not found|may require)",
+        r"(?i)(?:pull access denied for|manifest unknown|repository) " + _WORD + r"[^\n]{0,60}"
+        r"(?:repository does not exist|not found|may require)",
         "Docker finds no image {0}",
         "check the name of the image in its args; a private one needs docker login",
     ),
     _pattern(
         Code.PACKAGE_MISSING,
-        r"(?i)npm (?:error|ERR!)(?: code)? E?404[\s\S]{0,400}?(?:/|')((?:@|%40)?[\w.%-]+(?:/|%2f)?["
-        r"\w.-]*)(?:@[^\s']*)?(?:'"
-        r"| - Not found)",
+        r"(?i)npm (?:error|ERR!)(?: code)? E?404[\s\S]{0,400}?(?:/|')"
+        r"((?:@|%40)?[\w.%-]+(?:/|%2f)?[\w.-]*)(?:@[^\s']*)?(?:'| - Not found)",
         "npm knows no package {0}",
         "check the name of the package in its args; it may have moved",
     ),
@@ -145,9 +143,8 @@ _PATTERNS: Final = (
     ),
     _pattern(
         Code.RUNTIME_WRONG,
-        r"(?i)(?:EBADENGINE|unsupported engine|requires? (?:at least )?node(?:\.js)? ?(?:version)?|n"
-        r"ode(?:\.js)? version"
-        r")[\s\S]{0,200}?((?:>=?|\^|v)? ?\d+(?:\.\d+)*)",
+        r"(?i)(?:EBADENGINE|unsupported engine|requires? (?:at least )?node(?:\.js)? ?(?:version)?"
+        r"|node(?:\.js)? version)[\s\S]{0,200}?((?:>=?|\^|v)? ?\d+(?:\.\d+)*)",
         "it needs another Node.js ({0})",
         "install a newer Node.js (https://nodejs.org)",
     ),
@@ -205,9 +202,8 @@ _PATTERNS: Final = (
     ),
     _pattern(
         Code.NETWORK_DOWN,
-        r"ECONNREFUSED (?:127\.0\.0\.1|::1|localhost):(\d+)|(?i:connection to server at \"?(?:localh"
-        r"ost|127\.0\.0\.1)[^\n]"
-        r"{0,40}port (\d+) failed)",
+        r"ECONNREFUSED (?:127\.0\.0\.1|::1|localhost):(\d+)|(?i:connection to server at \"?"
+        r"(?:localhost|127\.0\.0\.1)[^\n]{0,40}port (\d+) failed)",
         "nothing answers on port {0} of this machine, which it needs",
         "start the program that it works with (a database, an application), or correct the address in its entry",
         certain=False,
@@ -239,11 +235,11 @@ _PATTERNS: Final = (
     ),
     _pattern(
         Code.CREDENTIAL_MISSING,
-        r"(?i)(?:api[ _-]?key|access[ _-]?token|auth[ _-]?token|\btoken|credentials?|password|client"
-        r"[ _-]?secret)\b[^\n]"
-        r"{0,40}(?:required|missing|not (?:set|provided|found|configured|defined)|must be|is empty)"
-        r"|(?:provide|missing|no|set|need)s?\b[^\n]{0,40}(?:api[ _-]?key|access[ _-]?token|auth[ _-"
-        r"]?token|credentials)",
+        r"(?i)(?:api[ _-]?key|access[ _-]?token|auth[ _-]?token|\btoken|credentials?|password"
+        r"|client[ _-]?secret)\b[^\n]{0,40}(?:required|missing"
+        r"|not (?:set|provided|found|configured|defined)|must be|is empty)"
+        r"|(?:provide|missing|no|set|need)s?\b[^\n]{0,40}(?:api[ _-]?key|access[ _-]?token"
+        r"|auth[ _-]?token|credentials)",
         "it got no token or key",
         _PUT_INTO_ENV,
     ),
@@ -258,8 +254,8 @@ _PATTERNS: Final = (
     _pattern(
         Code.FILE_MISSING,
         r"ENOENT[^\n]{0,80}?'([^'\n]{1,200})'|(?i:no such file or directory):? '?([^'\n]{0,200})"
-        r"|(?i:director(?:y|ies) (?:does|do) not exist|none of the specified directories)[^\n]{0,2"
-        r"0}?:? ?(/[^\n]{0,200})?",
+        r"|(?i:director(?:y|ies) (?:does|do) not exist|none of the specified directories)"
+        r"[^\n]{0,20}?:? ?(/[^\n]{0,200})?",
         "a file or folder that it needs is not there: {0}",
         'correct the path in "args" or "env" of its entry',
     ),
