@@ -100,7 +100,7 @@ class Corpus:
         return [*(slots for upstream, slots in self.slots_of.items() if upstream), *alone]
 
     def copy(self) -> Corpus:
-        """Return a corpus of the same tools that changes by itself; it reads none of them again."""
+        """Return a copy, without reading the tools again; a change of one does not change the other."""
         copied = Corpus()
         copied.lexical, copied.names, copied.server_names = self.lexical.copy(), self.names.copy(), self.server_names
         copied.ids, copied.digests, copied._plain = self.ids[:], self.digests[:], self._plain[:]

@@ -142,12 +142,9 @@ class App:
         return self._people
 
     def issuer(self, config: Config) -> Issuer | None:
-        """Return what checks the tokens of the authorization server of a config, None if it has none."""
         return self.people.issuer(config) if self._people is not None or config.settings.access is not None else None
 
     async def come_back(self, query: str) -> tuple[int, bytes] | None:
-        """Answer a browser that comes back from the authorization server of a server; return status and page, None
-        where no server sends one."""
         return await self._people.come_back(query) if self._people is not None else None
 
     # -- upstreams

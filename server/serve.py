@@ -334,7 +334,6 @@ class EndSignal(asyncio.Event):
     """Whether it was asked by SIGTERM, as supervisors do before they take more than words."""
 
     def ask(self, number: int) -> None:
-        """Handle a signal."""
         self.was_asked, self.has_time = True, number == signal.SIGTERM
         self.set()
 

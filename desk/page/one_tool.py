@@ -43,8 +43,6 @@ class Version(Struct, frozen=True):
 
 
 class ToolPage(Struct, frozen=True):
-    """One tool with what is known of it."""
-
     tool: Tool
     title: str
     description: str

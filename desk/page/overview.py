@@ -75,8 +75,6 @@ class MissedTool(Struct, frozen=True):
 
 
 class OverviewPage(Struct, frozen=True):
-    """The first page."""
-
     total: Costs
     bound: tuple[float, float] | None
     """The 95 % interval of the miss rate; None without a rate."""

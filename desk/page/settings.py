@@ -19,16 +19,12 @@ _OWN: Final = ("servers", "pin", "policy", "list_tokens", "about", "allow", "den
 
 
 class SettingRow(Struct, frozen=True):
-    """One setting."""
-
     name: str
     value: str
     is_default: bool
 
 
 class SettingsPage(Struct, frozen=True):
-    """The settings in force."""
-
     path: str
     """The config file; "" to somebody who may see one profile alone."""
     storage: str

@@ -26,8 +26,6 @@ Use = Literal["", "used", "never", "missed", "listed", "hidden"]
 
 
 class ToolRow(Struct, frozen=True):
-    """One tool in the list of tools."""
-
     id: ToolId
     upstream: str
     summary: str

@@ -121,11 +121,9 @@ class Remembering:
         self._is_closed = False
 
     def documents(self, texts: Sequence[str]) -> Any:
-        """Embed texts that are searched. Raises `EncoderError`."""
         return _remember(self._documents, texts, self._encoder.documents)
 
     def queries(self, texts: Sequence[str]) -> Any:
-        """Embed texts to search with. Raises `EncoderError`."""
         with self._changed:
             if self._thread is None:
                 self._thread = Thread(target=self._embed_ahead, name="foretool-replay-encoder", daemon=True)

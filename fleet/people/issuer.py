@@ -160,7 +160,6 @@ class ConfiguredIssuer:
         return found
 
     def again(self, identity: Identity) -> Identity | None:
-        """Return what this person may do by the config in force; None if their token is no longer valid."""
         said = identity.claims
         audience = said.get("aud")
         audiences = audience if isinstance(audience, list) else [audience]
@@ -173,7 +172,6 @@ class ConfiguredIssuer:
         return self._read(said)
 
     def lacking(self, profile: str) -> RequestRefused | None:
-        """Return the refusal that names the scopes which would open a profile, None if no scope does."""
         scopes = scopes_for(self.entry, profile, self._profiles) if profile in self._profiles else ()
         if not scopes:
             return None

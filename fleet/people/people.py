@@ -22,7 +22,7 @@ from foretool.storage.records import Tool
 
 
 class People:
-    """Serves people who come with tokens of their own."""
+    """Serves people who come with tokens of their own, as `server.methods.people.People` says."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
@@ -48,8 +48,6 @@ class People:
     # -- people of an authorization server
 
     def issuer(self, config: Config) -> ConfiguredIssuer | None:
-        """Return what checks the tokens of the authorization server of a config, None if it has none. Its keys are kept
-        while other settings change."""
         entry, before = config.settings.access, self._issuer
         if entry is None:
             self._issuer = None
@@ -65,7 +63,6 @@ class People:
     # -- servers that each person reaches with a token of their own
 
     def make_upstream(self, server: Server) -> Upstream:
-        """Return the upstream of a server that each person reaches with a token of their own."""
         assert server.per_user is not None
         self._listed.forget(server.name)
         source: TokenSource
@@ -89,7 +86,6 @@ class People:
         return PersonalUpstream(server.name, self._around.events, make_lane, credentials, server.entry.timeout_s)
 
     def sees(self, person: str, tool: Tool) -> bool:
-        """Return whether such a server has listed a tool to a person as the catalog has it."""
         return self._listed.sees(person, tool)
 
     def _take_in(self, lane: Lane, tools: Sequence[Raw]) -> None:
@@ -112,12 +108,9 @@ class People:
     # -- consents
 
     def connect(self, exchange: exchanges.Exchange, raw: Raw) -> None:
-        """Answer a call of `connect_server`."""
         self._connecting.start(exchange, raw)
 
     async def come_back(self, query: str) -> tuple[int, bytes] | None:
-        """Answer a browser that comes back from the authorization server of a server; return status and page, None
-        where no server sends one."""
         return await come_back(self._grants, query) if self._wants_consent() else None
 
     def tick(self) -> None:

@@ -47,7 +47,8 @@ _AWAY: Final = "this replica does not know the session and cannot reach the data
 
 
 class SharedSessions:
-    """Shares the legacy sessions of this process with its replicas, and continues theirs."""
+    """Shares the legacy sessions of this process with its replicas, and continues theirs. It is a
+    `transports.client.base.SessionCarrier`, which says what its methods do."""
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -60,13 +61,11 @@ class SharedSessions:
         replica.take = self._take
 
     async def run(self) -> None:
-        """Receive letters of other replicas until cancelled."""
         await self.replica.run()
 
     # -- coming and going
 
     def attach(self, session: TransportSession, memory: Memory) -> Channel:
-        """Prepare a session that begins here; return its channel for what belongs to no request."""
         session.shared = Shared(session.id)
         prefix = f"{self.replica.id}-"
         keep = partial(self._keep, session)
@@ -75,8 +74,6 @@ class SharedSessions:
         return _Standalone(self, session)
 
     def find(self, session_id: str, principal: str, profile: str) -> tuple[LiveSession, bytes] | None:
-        """Return what is kept of a session and its memo, None if it is not there or belongs to somebody else.
-        Raises `RequestRefused` while the database is away."""
         shared = Shared(session_id)
         try:
             found = self.replica.store.find(shared.ident)
@@ -88,7 +85,6 @@ class SharedSessions:
         return None if memo is None else (found, memo)
 
     def adopt(self, session: TransportSession, found: tuple[LiveSession, bytes]) -> None:
-        """Continue a session that another replica has begun."""
         kept, memo = found
         session.front.resume(memo)
         session.events.primes = session.front.version >= "2025-11-25"
@@ -96,7 +92,6 @@ class SharedSessions:
         session.shared.memo = session.front.memo()
 
     def follow(self, session: TransportSession) -> bool:
-        """Take over what other replicas have changed of a session; return False if it has ended."""
         shared = session.shared
         if not shared.revision:
             return True  # the database does not have it yet
@@ -128,19 +123,16 @@ class SharedSessions:
             shared.memo = memo
 
     def end(self, session: TransportSession) -> None:
-        """End a session for all replicas."""
         self.forget(session)
         with contextlib.suppress(StorageError):
             self.replica.store.end(session.shared.ident)
         self.replica.post("ended", session.shared)
 
     def forget(self, session: TransportSession) -> None:
-        """Forget a session here."""
         self._by_ident.pop(session.shared.ident, None)
         self._touched_at.pop(session.shared.ident, None)
 
     def tick(self, sessions: Iterable[TransportSession], now: float, idle_s: float) -> None:
-        """Note which sessions are in use, and remove what nobody uses; called about once a second. `now`: monotonic."""
         pause = min(_TOUCH_S, idle_s / 4) if idle_s else _TOUCH_S
         due = []
         for session in sessions:
@@ -162,7 +154,6 @@ class SharedSessions:
     # -- streams
 
     def tag(self, ident: Id) -> str:
-        """Return the part of a stream's name that identifies its request, by which any replica can answer it."""
         written = base64.urlsafe_b64encode(jsonrpc.encode(ident)).decode()
         return f"~{written}" if len(written) <= _LONGEST_TAG else ""
 
@@ -171,7 +162,6 @@ class SharedSessions:
             self.replica.keep(session.shared, stream, number, data, last, partial(self.save, session))
 
     def resume(self, session: TransportSession, event_id: str) -> Stream | None:
-        """Return the stream of an event that another replica has sent, to be continued; None if there can be none."""
         name, after = split_event_id(event_id)
         owner, _, rest = name.partition("-")
         if not rest or owner == self.replica.id:
@@ -235,7 +225,6 @@ class SharedSessions:
     # -- what belongs to no request
 
     async def carry(self, session: TransportSession, sending: Awaitable[None]) -> None:
-        """While `sending` lasts, send the client whatever any replica has for it that belongs to no request."""
         self._set_reader(session, self.replica.id)
         try:
             await sending
@@ -263,12 +252,10 @@ class SharedSessions:
     # -- letters
 
     def pass_on(self, session: TransportSession, message: Message) -> None:
-        """Pass to other replicas a notification or an answer of the client that may be meant for them."""
         if message.method != "notifications/initialized":
             self.replica.post("message", session.shared, jsonrpc.encode(message))
 
     def note_listed(self, session: TransportSession) -> None:
-        """Tell other replicas that the client has listed its tools."""
         self.replica.post("listed", session.shared)
 
     def _take(self, letter: Letter) -> None:

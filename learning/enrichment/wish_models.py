@@ -141,7 +141,6 @@ class LocalModel:
         self._llm = None
 
     async def ask(self, text: str) -> ModelReply:
-        """Ask about one tool. Raises `EndpointError`."""
         async with self._turn:
             return await asyncio.to_thread(self._ask, text)
 

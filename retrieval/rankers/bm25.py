@@ -175,7 +175,7 @@ class Lexical:
         return slot
 
     def copy(self) -> Lexical:
-        """Return an index of the same documents that changes by itself."""
+        """Return a copy of the index; a change of one does not change the other."""
         copied = Lexical(self.fields, self._bound)
         copied.live, copied._alive, copied._wide = self.live, self._alive[:], dict(self._wide)
         for term, postings in self._postings.items():

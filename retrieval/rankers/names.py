@@ -69,7 +69,7 @@ class NameIndex:
         self._exposed[exposed] = slot
 
     def copy(self) -> NameIndex:
-        """Return an index of the same names that changes by itself."""
+        """Return a copy of the index; a change of one does not change the other."""
         copied = NameIndex()
         copied._slots = {key: slots[:] for key, slots in self._slots.items()}
         copied._exposed = dict(self._exposed)

@@ -266,7 +266,6 @@ class ToolRunner:
         self._recorder.settle(settled.new, settled.changed)
 
     def _describe(self, attempt: _Attempt, outcome: Outcome, sent: bool) -> Call:
-        """Return the record of a call."""
         return Call(
             session=attempt.session.record.key,
             at=attempt.at,

@@ -60,7 +60,6 @@ class Registered(Struct, frozen=True):
 
     @property
     def gives(self) -> Gives:
-        """What this client gives foretool."""
         return gives(self.file.client)
 
     @property

@@ -59,14 +59,11 @@ class Caller(ListOwner, Protocol):
     @property
     def party(self) -> Party: ...
 
-    def introduce(self, info: dict[str, Any], capabilities: dict[str, Any], era: Era) -> None:
-        """Record who sends the request at hand."""
+    def introduce(self, info: dict[str, Any], capabilities: dict[str, Any], era: Era) -> None: ...
 
-    def end_sessions(self) -> None:
-        """End every session."""
+    def end_sessions(self) -> None: ...
 
-    def add_listen(self, exchange: Exchange, honoured: dict[str, Any]) -> None:
-        """Keep a `subscriptions/listen` request open."""
+    def add_listen(self, exchange: Exchange, honoured: dict[str, Any]) -> None: ...
 
     def declared(self, exchange: Exchange | None = None) -> dict[str, Any]: ...
 
@@ -79,13 +76,11 @@ class Caller(ListOwner, Protocol):
         progress: Callable[[Raw], None] | None = None,
     ) -> Id: ...
 
-    def withdraw(self, question: Id, reason: str, exchange: Exchange | None) -> None:
-        """Cancel a request that was sent to the client."""
+    def withdraw(self, question: Id, reason: str, exchange: Exchange | None) -> None: ...
 
     def notify(self, kind: str, method: str, params: dict[str, Any] | None = None, uri: str = "") -> bool: ...
 
-    def notify_raw(self, message: Message) -> None:
-        """Send an upstream's notification as it is."""
+    def notify_raw(self, message: Message) -> None: ...
 
 
 class Exchange(Struct, eq=False):

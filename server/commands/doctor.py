@@ -174,8 +174,6 @@ def _require_enabled(config: Config, names: Sequence[str]) -> None:
 
 
 class CodeExplanation(Struct, frozen=True):
-    """What a code means."""
-
     code: Code
     title: str
     text: str

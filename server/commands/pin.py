@@ -22,8 +22,6 @@ from foretool.storage.records import ToolId
 
 
 class PinnedTool(Struct, frozen=True):
-    """A tool that is always listed."""
-
     name: str
     tokens: int
 

@@ -33,8 +33,6 @@ _LOG_NAME: Final = "serve.log"
 
 
 class ServeOptions(NamedTuple):
-    """The options of `foretool serve`."""
-
     config: Path | None = None
     profile: str = ""
     http: str | None = None

@@ -295,7 +295,6 @@ class LocalCaller(asyncio.Protocol):
             self._transport.close()
 
     def drop(self) -> None:
-        """Close at once; what the caller has not read is lost."""
         self._is_ended = True
         if self._transport is not None:
             self._transport.abort()

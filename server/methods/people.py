@@ -49,7 +49,8 @@ class People(Protocol):
     """Serves people who come with tokens of their own."""
 
     def issuer(self, config: Config) -> Issuer | None:
-        """Return what checks the tokens of the authorization server of a config, None if it has none."""
+        """Return what checks the tokens of the authorization server of a config; None if it has none. Its keys are kept
+        while other settings change."""
         ...
 
     def make_upstream(self, server: Server) -> Upstream:
@@ -64,7 +65,7 @@ class People(Protocol):
         """Answer a call of `connect_server`."""
 
     async def come_back(self, query: str) -> tuple[int, bytes] | None:
-        """Answer a browser that comes back from the authorization server of a server; return status and page, None
+        """Answer a browser that the authorization server of some server has sent back; return status and page, None
         where no server sends one."""
         ...
 

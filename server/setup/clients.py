@@ -61,8 +61,6 @@ class Switch(Struct, frozen=True):
 
 
 class ClientFile(Struct, frozen=True, kw_only=True):
-    """One file of one client."""
-
     client: str
     """The name that options and `--json` use."""
     title: str

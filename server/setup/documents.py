@@ -328,8 +328,6 @@ class JsonDocument:
 
 
 class _Toml:
-    """A text in TOML."""
-
     def __init__(self, text: str) -> None:
         import tomlkit
         from tomlkit.exceptions import TOMLKitError
@@ -392,8 +390,6 @@ def _end_with_blank_line(table: Any) -> None:
 
 
 class _Yaml:
-    """A text in YAML."""
-
     def __init__(self, text: str) -> None:
         from ruamel.yaml import YAML
         from ruamel.yaml.error import YAMLError

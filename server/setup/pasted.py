@@ -65,8 +65,6 @@ class PasteError(ValueError):
 
 
 class NewServer(Struct, frozen=True):
-    """One server that is to be added."""
-
     name: str
     entry: Entry
     """As our `mcpServers` writes it."""

@@ -18,8 +18,6 @@ from foretool.server.setup.launches import starts_foretool
 
 
 class FoundServer(Struct, frozen=True):
-    """One server of one client."""
-
     name: str
     keys: Keys
     """Where it stands in the file."""

@@ -36,8 +36,6 @@ _ADDRESS_KEYS: Final = ("url", "serverUrl", "httpUrl")
 
 
 class Secret(Struct, frozen=True):
-    """One secret in an entry."""
-
     position: jsonc.Path
     """`("env", "KEY")`, `("args", 2)` or `("url",)`."""
     start: int

@@ -34,7 +34,7 @@ log = logging.getLogger("foretool.signin")
 
 
 class Bearer:
-    """Provides the token for requests to one remote server, and renews it."""
+    """Provides the token for requests to one remote server, and renews it: the `Authorizer` of its links."""
 
     def __init__(
         self, server: Server, vault: Vault, sign_in_machine: Callable[[], Awaitable[bool]] | None = None
@@ -63,7 +63,6 @@ class Bearer:
 
     @property
     def notice(self) -> str:
-        """Why the server refuses us and what a person can do, "" while nothing is wrong."""
         if not self.problem or not self.needs_sign_in:
             return self.problem
         return f"{self.problem}: run `foretool login {self._server.name}` in a terminal"
@@ -83,7 +82,6 @@ class Bearer:
     # -- for requests
 
     async def authorization(self) -> str:
-        """Return the value of the header `Authorization`, "" if there is no token."""
         await self._follow()
         record = self._record
         if record is not None and record.renew_at and time.time() >= record.renew_at:
@@ -92,7 +90,6 @@ class Bearer:
         return f"Bearer {record.access_token}" if record is not None and record.access_token else ""
 
     async def on_refused(self, status: int, header: str | None, sent: str) -> Verdict:
-        """Handle a 401 or 403 with its `WWW-Authenticate`. `sent`: the value of `Authorization` that was refused."""
         challenge = read_challenge(header)
         if status == 403 and challenge.error != "insufficient_scope":
             return "other"
@@ -112,7 +109,6 @@ class Bearer:
         return "repeat" if await self._replace(sent) else "refused"
 
     def on_accepted(self, sent: str) -> None:
-        """Note that the server has answered a request with this `Authorization`."""
         if self.problem and sent and self.wanted.error != "insufficient_scope":
             self._complain("")
 

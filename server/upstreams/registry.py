@@ -106,7 +106,6 @@ class UpstreamRegistry:
         return name in self._upstreams and self._is_unlisted(self.serving(name, profile))
 
     def admits(self, profile: Profile, name: str) -> bool:
-        """Return whether a profile has an upstream."""
         return self._policy.reach(profile).admits(name)
 
     # -- what they can

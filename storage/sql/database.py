@@ -186,8 +186,7 @@ class Database(ABC):
             self.run_all(child_sql, [[*row[:-1], ids[place - 1]] if place else row for place, row in children])
 
     @abstractmethod
-    def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a query."""
+    def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]: ...
 
     @abstractmethod
     def each_row(self, sql: str, values: Values = ()) -> Iterator[tuple[Any, ...]]:

@@ -129,8 +129,8 @@ class SessionCarrier(Protocol):
         ...
 
     def find(self, session_id: str, principal: str, profile: str) -> tuple[LiveSession, bytes] | None:
-        """Return what is kept of a session and its memo, None if it is not there or belongs to somebody else.
-        Raises `Refused` while that cannot be found out."""
+        """Return what is kept of a session and its memo; None if it is gone or belongs to somebody else. Raises
+        `RequestRefused` while the database is away."""
         ...
 
     def adopt(self, session: TransportSession, found: tuple[LiveSession, bytes]) -> None:
@@ -141,13 +141,14 @@ class SessionCarrier(Protocol):
         ...
 
     def end(self, session: TransportSession) -> None:
-        """End a session for all."""
+        """End a session for all replicas."""
 
     def forget(self, session: TransportSession) -> None:
-        """Forget a session here."""
+        """Forget a session in this process; it goes on at other replicas."""
 
     def tick(self, sessions: Iterable[TransportSession], now: float, idle_s: float) -> None:
-        """Note which sessions are in use, and remove what nobody uses. `now`: monotonic."""
+        """Record which sessions are in use, and remove those that nobody uses; called about once a second. `now`:
+        monotonic seconds."""
 
     def tag(self, ident: Id) -> str:
         """Return the part of a stream's name that identifies its request, by which any replica can answer it."""
@@ -164,4 +165,4 @@ class SessionCarrier(Protocol):
         """Pass to other replicas a notification or an answer of the client that may be meant for them."""
 
     def note_listed(self, session: TransportSession) -> None:
-        """Tell others that the client has listed its tools."""
+        """Tell other replicas that the client has listed its tools."""

@@ -95,7 +95,6 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
         super().connection_lost(exc)
 
     def recognise(self, principal: str) -> None:
-        """Record who sends the request at hand."""
         if self.principal != principal:
             self._connections.recognise(self, principal)
             self._allowance = self._connections.allowance(self)

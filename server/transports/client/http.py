@@ -116,7 +116,6 @@ class HttpServer:
 
     @property
     def rules(self) -> HttpRules:
-        """The rules in force."""
         return self.door.rules
 
     def follow(self, rules: HttpRules) -> None:

@@ -68,7 +68,6 @@ class Turns:
         """By principal; whose turn is next comes first."""
 
     async def wait(self, principal: str | None) -> None:
-        """Wait for a turn."""
         loop = asyncio.get_running_loop()
         if not self._taken:
             loop.call_soon(self._begin_round)
