@@ -32,8 +32,7 @@ Part = bytes | memoryview
 
 
 class Adapter(Struct, frozen=True):
-    """What training changed in the matrices of one model: for each matrix two thin ones whose product is added to
-    it."""
+    """What training changed in the matrices of a model: to each the product of two thin ones is added."""
 
     base: str
     """sha256 of the model file."""

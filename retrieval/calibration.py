@@ -32,8 +32,7 @@ class Platt(Struct, frozen=True):
 
 
 class Recalibration(Struct, frozen=True):
-    """How the gate's probabilities have to be corrected, by the outcomes of earlier searches. The default changes
-    nothing."""
+    """Corrects the gate's probabilities by the outcomes of earlier searches. The default changes nothing."""
 
     first: Platt = Platt()
     """For the probability that the first tool is right."""

@@ -39,8 +39,7 @@ def find_warning(description: str) -> str:
 
 
 def find_replacements(description: str) -> list[str]:
-    """Return the names of the tools that the description of a deprecated tool names to be used instead; [] for other
-    tools."""
+    """Return the names of the tools to use instead of a deprecated one, by its description; [] for others."""
     said = description[:_MOST_READ].lower()
     if not any(word in said for word in ("deprecated", "superseded by", "obsolete")):
         return []

@@ -136,8 +136,7 @@ class Pipeline:
         return lambda: partial(keep, dict(zip(texts, dense.readings(texts), strict=True)))
 
     def has_names_to_note(self, query: Query) -> bool:
-        """Return whether a query looks for misspelled names while the index of these is not made yet and takes long to
-        make."""
+        """Return whether a query needs the index of misspellings, which is not made yet and takes long."""
         if self.corpus.names.unnoted <= MANY_NAMES:
             return False
         texts = split_task(split_needs(query.lines), by_words=self._ready_encoders() is None)

@@ -172,8 +172,7 @@ def features(tool: Fields) -> Iterator[tuple[str, float]]:
 
 
 def deed(tool: Fields) -> str:
-    """Return what kind of deed the first word of a tool's name is, such as "delete"; "none" if it is no verb that we
-    know."""
+    """Return the kind of deed that the first word of a tool's name says, such as "delete"; "none" if none."""
     if known := DEEDS.get(stem(tool.verb)):
         return known
     return min((DEEDS[noun] for noun in tool.nouns if noun in DEEDS), key=_RANK.__getitem__, default="none")

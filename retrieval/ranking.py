@@ -54,8 +54,7 @@ class Query(Struct, frozen=True):
 
 
 class Reasons(Sequence[str]):
-    """The reasons for one tool's place, computed when they are first read, because an answer shows those of few
-    tools."""
+    """The reasons for one tool's place, computed when they are first read: an answer shows those of few tools."""
 
     __slots__ = ("_find", "_found", "_slot", "_tool")
 

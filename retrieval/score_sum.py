@@ -46,8 +46,7 @@ class ScoreSum(Struct, frozen=True):
         return self.plus({part: by_slot(lifts, len(self.total))}) if lifts else self
 
     def lowered(self, part: str, slots: Collection[int], share: float) -> ScoreSum:
-        """Return a sum in which the above-average scores of these slots are multiplied by `share`; the loss is a part
-        of its own."""
+        """Multiply the above-average scores of these slots by `share`; the loss is a part of its own."""
         at = np.fromiter(slots, np.int64, len(slots))
         at = at[self.total[at] > 0]
         if not len(at):

@@ -102,6 +102,5 @@ def subcommands(program: str) -> frozenset[Shape]:
 
 
 def is_reported(shape: Shape) -> bool:
-    """Return whether a command may be recorded: every word of its shape is one that the table knows, so none is the
-    user's."""
+    """Return whether a command may be recorded: the table knows every word of its shape."""
     return bool(shape) and shape[0] in PROGRAMS and shape[1:] in subcommands(shape[0])

@@ -105,8 +105,7 @@ class WordTable:
         return bytes(self._tool_bytes[self._tools[slot] : self._tools[slot + 1]])
 
     def having(self, term: str) -> tuple[memoryview, memoryview]:
-        """Return the slots of the tools that have a term, and for each how much the term counts there, 1 to
-        `_STEPS`."""
+        """Return the slots of the tools that have a term, and how much it counts in each, 1 to `_STEPS`."""
         wanted = term.encode("utf-8", "replace")
         low, high = 0, self._count
         while low < high:

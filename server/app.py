@@ -260,8 +260,7 @@ class App:
         return bool(self.store.trouble or self.recorder.backlog.refusal)
 
     def tick(self) -> None:
-        """Do what is due about once a second: time-outs, parked requests, records that the store refused, and
-        epochs."""
+        """Do what is due each second: time-outs, parked requests, refused records, epochs."""
         attempt = self.guard.attempt
         # While pipes are not being read, the answer to a late request may already be in one.
         attempt("servers", lambda: self.upstreams.tick(expire=not self.turn.is_held))

@@ -221,8 +221,7 @@ def _share(app: App, store: Store) -> SessionCarrier | None:
 
 
 class Watcher:
-    """Makes the proxy and watches it. This one watches nothing; the one of `fleet/telemetry/` records traces and
-    metrics."""
+    """Makes the proxy. This one watches nothing; the one of `fleet/telemetry/` records traces and metrics."""
 
     http: Mapping[str, Any] = MappingProxyType({})
     """What an `HttpServer` gets in addition."""
@@ -237,8 +236,7 @@ class Watcher:
 
 @contextlib.contextmanager
 def watching(config: Config, *, http: bool = False) -> Iterator[Watcher]:
-    """Yield the watcher that the config asks for, and end it after the block. Telemetry is imported only if the config
-    asks for it."""
+    """Yield the watcher that the config asks for, and end it; without telemetry nothing of it is imported."""
     watch = Watcher()
     is_wanted = config.settings.telemetry != "off" or (config.settings.metrics and http)
     if is_wanted:

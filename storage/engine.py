@@ -27,9 +27,10 @@ class StorageError(Exception):
 
 
 class Lead(AbstractContextManager["Lead"], Protocol):
-    """The right of one process to do one kind of work for a store. `take` it, and `release` it; the end of the process
-    releases it too. A process that loses its connection to the store has lost its leads as well; `is_held` then says
-    so."""
+    """The right of one process to do one kind of work for a store, until its `release` or the end of the process.
+
+    A process that loses its connection to the store has lost the lead as well; `is_held` then says so.
+    """
 
     @property
     def is_held(self) -> bool:

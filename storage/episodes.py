@@ -40,9 +40,8 @@ _WORD = re.compile(r"\w+")
 
 
 def read_episodes(store: Store, now: float, most_calls: int = MOST_CALLS) -> list[Episode]:
-    """Return the episodes of the latest `most_calls` calls, the oldest first. `now` decides which conversations may
-    still continue. If there are older calls, prompts and searches before the first call that is read are left out
-    too."""
+    """Return the episodes of the latest `most_calls` calls, the oldest first, without older prompts and searches. `now`
+    decides which conversations may still continue."""
     calls = store.calls.events(most_calls)
     since = min((each.at for each in calls), default=0.0) - PROMPT_S if len(calls) >= most_calls else 0.0
     return _episodes(store, now, calls, since, inf, most_calls)

@@ -152,8 +152,7 @@ def cut(ids: list[int], limit: int) -> list[int]:
 
 
 def padded(batch: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the tokens, padded to the longest text, and a mask that is 1 where a token is not padding; (batch, tokens)
-    each."""
+    """Return the padded tokens, and a mask that is 1 where a token is not padding; (batch, tokens) each."""
     import numpy as np
 
     mask = np.arange(max(map(len, batch))) < np.asarray([[len(tokens)] for tokens in batch])

@@ -91,8 +91,7 @@ class Weights(Struct, frozen=True):
 
     @property
     def for_tools(self) -> Weights:
-        """The encoder that embeds tools: this one, or the untrained one where training changed only how queries are
-        read."""
+        """The encoder for tools: this one, or the untrained one if training changed the reading of queries alone."""
         return self if self.reads_tools else self.untrained
 
     @property

@@ -40,8 +40,7 @@ class Factors(Struct, frozen=True):
 
 
 class LearnedModel(Protocol):
-    """A trained model over a corpus. A subclass overrides what it can answer; tools that came after training score
-    0."""
+    """A trained model over a corpus; subclasses override what they can answer. Tools newer than training score 0."""
 
     name: ClassVar[str]
     """The method, as in `methods.METHODS`."""
@@ -161,8 +160,7 @@ class LearnedModels:
         return next((each for each in answers if each is not None), None)
 
     def needs_tool(self, reading: Reading | None, text: str = "") -> float | None:
-        """Return the probability that a task needs a tool at all, from the first model that predicts it; None without
-        one."""
+        """Return the probability that a task needs a tool at all, by the first model that predicts it; else None."""
         answers = (model.needs_tool(self._vector(kind, reading), text) for kind, model in self.models.items())
         return next((each for each in answers if each is not None), None)
 

@@ -169,8 +169,7 @@ class NameIndex:
         return any(edits and not self._knows(written) for line in lines for written, edits, _ in _candidates(line))
 
     def noting(self) -> Iterator[None]:
-        """Make the index of misspellings, by pairs of letters, and pause now and then. In a pause names may be added
-        and dropped."""
+        """Make the index of misspellings, and pause now and then. In a pause names may be added and dropped."""
         while part := self._unnoted[-NOTED_AT_ONCE:]:
             del self._unnoted[-NOTED_AT_ONCE:]
             for name in part:
@@ -204,8 +203,7 @@ def _keys(server: str, name: str, exposed: str) -> set[str]:
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """Return the ways to read a name that a client wrote: as it is, then without what clients put before or behind a
-    name."""
+    """Return the ways to read a name: as written, then without what clients put before or behind it."""
     name = name.strip()[:_MAX_NAME]
     heads = (_HEAD.match(name), _CLIENT_HEAD.match(name))
     bare = [name[head.end() :] for head in heads if head is not None and head.end() < len(name)]

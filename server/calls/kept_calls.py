@@ -128,8 +128,7 @@ class KeptCalls:
         self._trim(call.row.owner)
 
     def record(self, call: LongCall, outcome: Outcome) -> None:
-        """Record a call by what is stored with it, once. For calls that another process began, whose own record is not
-        here."""
+        """Record once, by what is stored with it, a call that another process began."""
         if not call.row.record:
             return
         took_ms = (self.now() - call.row.started_at) * 1000

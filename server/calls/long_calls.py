@@ -56,8 +56,7 @@ _MOST_PROGRESS: Final = 200
 
 
 class LongCalls:
-    """Answers calls that take too long with an id, keeps their results, and answers `call_result`, by which clients
-    fetch them."""
+    """Answers calls that take too long with an id, keeps their results, and answers `call_result`."""
 
     def __init__(
         self, live: LiveConfig, kept: KeptCalls, clients: Iterable[Client], catalog: Catalog,

@@ -381,8 +381,7 @@ def _check_path(path: Path, *, number: int, has_item: bool) -> Raw:
 
 
 def value_of(result: Raw) -> Raw:
-    """Return the part of a result into which paths lead: the structured content, else the JSON in its text, else the
-    text."""
+    """Return the part of a result that paths lead into: structured content, else JSON in its text, else the text."""
     structure = structure_of(result)
     if structure is not jsonrpc.EMPTY:
         members = jsonrpc.fields(structure) if jsonrpc.json_type(structure) == "object" else {}

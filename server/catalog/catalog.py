@@ -146,8 +146,7 @@ class Catalog:
         return self.now.of(upstream)
 
     def listed(self, upstream: str) -> list[Tool]:
-        """Return the tools of one server as it sent them, without the user's names and texts. Approvals and the store
-        keep these."""
+        """Return the tools of one server as it sent them, which is what approvals and the store keep."""
         return self.now.server(upstream).listed
 
     def get(self, tool: ToolId) -> Tool | None:

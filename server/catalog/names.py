@@ -269,8 +269,7 @@ class NameKeeper:
         asyncio.get_running_loop().call_soon(self.save)
 
     def save(self) -> None:
-        """Save what is not saved, a part in each turn of the loop; called again about once a second, for a store that
-        refused it."""
+        """Save what is not saved, a part in each turn; called again each second, for a store that refused it."""
         if self._save_part() and self._unsaved:
             asyncio.get_running_loop().call_soon(self.save)
 

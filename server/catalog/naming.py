@@ -209,8 +209,8 @@ class NameMeanings:
         return self._resolver.resolve(name)
 
     def near(self, name: str) -> list[ToolId]:
-        """Return the tools that a misspelled name may mean, likeliest first; only those of one server if the name has
-        its prefix."""
+        """Return the tools that a misspelled name may mean, likeliest first, within the server that its prefix
+        names."""
         owner = self.split(name)
         if owner is None:
             return self._resolver.near(name)

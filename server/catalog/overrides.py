@@ -28,8 +28,7 @@ _SHOWN: Final = 60
 
 
 class Overrides:
-    """The names and texts that the user gives tools (`tools` in the servers' entries), as the config says at one
-    time."""
+    """The names and texts that the user gives tools (`tools` in the servers' entries)."""
 
     def __init__(self, entries: Sequence[Server], namespaces: Namespaces) -> None:
         self._namespaces = namespaces

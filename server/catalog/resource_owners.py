@@ -41,8 +41,7 @@ class UriTemplate(Struct, frozen=True):
 
     @property
     def names_scheme(self) -> bool:
-        """Whether its first literal contains the scheme; a template without one would match the URIs of every
-        server."""
+        """Whether its first literal contains the scheme; else it would match the URIs of every server."""
         return _scheme.match(self.head) is not None
 
     def fits(self, uri: str) -> bool:
@@ -157,8 +156,7 @@ class ResourceOwners:
     # -- whose a resource is
 
     def is_held(self, uri: str, profile: str, servers: Sequence[str]) -> bool:
-        """Return whether clients of the profile were shown a URI as one of these servers' and that server still lists
-        it."""
+        """Return whether a profile's clients were shown a URI as one of these servers', which still lists it."""
         held = self._held.get(profile, {}).get(uri)
         return held in servers and uri in self._listed.get(held or "", ())
 

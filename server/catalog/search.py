@@ -129,8 +129,7 @@ class EncoderOpening:
             self._open()
 
     def is_awaited(self, *, lacks_meaning: bool) -> bool:
-        """Return whether a search waits for the encoders. `lacks_meaning`: it is in words, and not all tools are ranked
-        by meaning."""
+        """Return whether a search waits for encoders. `lacks_meaning`: not all tools are ranked by meaning for it."""
         self._until = min(self._until, time.monotonic() + OPEN_S) if lacks_meaning else inf
         return lacks_meaning and time.monotonic() < self._until
 
@@ -347,8 +346,7 @@ class Search(BackgroundWork):
             yield from self._index.pipeline.prepare(query)
 
     def find_now(self, query: Query, finds: Finds, limit: int) -> Ranking:
-        """Rank as `find` does and return the result, waiting for whatever it needs. For commands, which keep nobody
-        else waiting."""
+        """Rank as `find` does and return the result, however long it takes: for commands."""
         self.update_corpus(inf)
         self._ask_slow(query)
         return self.rank(query, finds, limit)

@@ -333,8 +333,7 @@ class Client:
 
     @property
     def party(self) -> Party:
-        """The clients that may learn of this client's calls: those with the same credential and profile. A window is
-        alone."""
+        """The clients that may learn of its calls: those with its credential and profile. A window is alone."""
         return Party(self.principal, self.profile.name, self._number if self.folder else 0)
 
     # -- requests of the client

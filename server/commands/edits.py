@@ -173,8 +173,7 @@ def say_undo(command: str, place: Path, *, dry_run: bool) -> None:
 
 
 def way_back(place: Path) -> str:
-    """Return how a damaged config file can be repaired from a kept copy, as the end of an error message; "" if no copy
-    is kept."""
+    """Return the end of an error message: how a kept copy repairs a damaged config file; "" without a copy."""
     if not is_damaged(place) or (good := last_good(place)) is None:
         return ""
     undo = typed("doctor --undo", place)

@@ -137,8 +137,7 @@ def _say_unknown(id: int) -> int:
 
 
 def fix_miss(path: Path | None, id: int, kind: str | None, *, agreed: bool, dry_run: bool, replays: bool) -> int:
-    """Make a change that would have shown the tool of a miss. `kind`: which one, None to ask. Returns the exit
-    status."""
+    """Make a change that would have shown a miss's tool. `kind`: None to ask. Returns the exit status."""
     own, config = edits.open_file(path), load(path)
     with offline.open_offline(config) as app:
         miss = app.store.calls.miss(id)

@@ -62,8 +62,8 @@ def _limit_threads() -> None:
 
 
 def serve(options: ServeOptions, opening: Opening | None = None) -> int:
-    """Serve until the client leaves or a signal arrives. Returns the exit status. `opening`: what a client on stdio has
-    said before."""
+    """Serve until the client leaves or a signal comes; return the exit status. `opening`: what the client said
+    before."""
     _limit_threads()
     try:
         config = load(options.config)

@@ -52,8 +52,7 @@ class Exemplars:
         self._failed: dict[ToolId, Counter[Shape]] = {}
 
     def write(self, tools: Sequence[Tool]) -> str:
-        """Return a text about how these tools were called, the first ones first; "" where that says no more than their
-        schemas."""
+        """Return a text about how these tools were called, the first first; "" if it adds nothing to their schemas."""
         self._refresh()
         lines: list[str] = []
         for tool in tools:

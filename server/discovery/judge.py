@@ -102,8 +102,7 @@ def write_question(entry: JudgeEntry, task: str, tools: Mapping[str, str], *, pl
 
 
 def read_answer(entry: JudgeEntry, body: bytes) -> tuple[str, int]:
-    """Return which tool was chosen, and the tokens of the question and answer as far as the endpoint says. Raises
-    `JudgeError`."""
+    """Return which tool was chosen, and the tokens used as far as the endpoint says. Raises `JudgeError`."""
     try:
         if entry.decides:
             decision = msgspec.json.decode(body, type=_Decision)

@@ -99,8 +99,7 @@ class SkillSearch:
         self._tasks.spawn(wait())
 
     def known(self, client: Reader, profile: Profile) -> tuple[str, ...]:
-        """Return the URIs of the skills that a client may use; the value also tells whether some are not embedded
-        yet."""
+        """Return the URIs of a client's skills, and a mark if some are not embedded yet."""
         uris = (each.uri for each in self._skills.offers(client, profile))
         return (*uris, *(["embedding"] if self._embedding is not None else []))
 

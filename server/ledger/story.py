@@ -120,8 +120,7 @@ def name_counted(count: MissCount) -> str:
 
 
 def count_kinds(counts: Sequence[MissCount]) -> tuple[int, int, int]:
-    """Return how many misses are needed hidden tools, how many searches after which no tool was called, and how many
-    wrong names."""
+    """Return how many misses are needed hidden tools, searches without a call, and wrong names."""
     hidden, searches, names = (
         sum(each.count for each in counts if each.kind == kind) for kind in ("tool", "search", "name")
     )

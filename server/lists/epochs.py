@@ -180,8 +180,7 @@ class ListKeeper:
         return bool(due)
 
     def begin_session(self, profile: str) -> None:
-        """Allow the lists of a profile to change, because a session begins and no other session of this process uses
-        them."""
+        """Allow the lists of a profile to change: a session begins that shares them with no other one here."""
         if self._epochs.may_move():
             keys: list[tuple[str, Policy]] = [(profile, "frozen"), (profile, "growing")]
             self._movable.update(keys)
@@ -260,8 +259,7 @@ class Epochs:
         return now - self._recorder.first_session_at() < FIRST_S or now - last_use(self._recorder.usage()) >= QUIET_S
 
     def is_quiet(self, profile: str) -> bool:
-        """Return whether nobody has used a profile's lists for longer than prompt caches last. True once for each such
-        time."""
+        """Return, once for each such time, whether a profile's lists are unused for longer than prompt caches last."""
         now = self._recorder.now()
         if not self._config.settings.epoch_s or now - self._given_at.get(profile, now) < QUIET_S:
             return False

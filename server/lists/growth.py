@@ -31,8 +31,7 @@ _GRACE_S: Final = 0.05
 
 
 class SessionList:
-    """The list of one session, with the tools that have grown on it. Grown tools count as hidden until the client lists
-    again."""
+    """The list of one session. Tools that have grown on it count as hidden until the client lists again."""
 
     def __init__(self, record: SessionRecord, *, shows_pages: bool = False) -> None:
         self.record = record
@@ -310,8 +309,7 @@ class ToolList:
             self._measure(None)
 
     def close(self) -> None:
-        """Note that the conversation is over: the list of the next one is no answer to what was announced in this
-        one."""
+        """Note that the conversation is over: the next list is no answer to what was announced in it."""
         if self._watch.close():
             self._measure(None)
         self._watch = RelistWatch()

@@ -167,8 +167,7 @@ class GrowthRule(Struct, frozen=True):
         return [each.tool for each in ranked[: self.most_found]] if is_sure else []
 
     def for_next(self, chances: Mapping[ToolId, float], goes_on: bool) -> list[ToolId]:
-        """Return the hidden tools that are likely enough to be called next; none if the task probably ends
-        (`goes_on`)."""
+        """Return the hidden tools that are likely enough to be called next; none unless the task `goes_on`."""
         return [tool for tool, chance in chances.items() if chance >= _LEAST_NEXT][:_MOST_NEXT] if goes_on else []
 
 

@@ -112,8 +112,7 @@ class RelistWatch:
         return True
 
     def expire(self, told_at: float) -> bool:
-        """Note that the time to answer the announcement of `told_at` is over. Returns whether the client has not
-        listed."""
+        """Note that the time for the announcement of `told_at` is over; return whether the client did not list."""
         if self.state is not Told.WAITING or self._told_at != told_at:
             return False
         self.state = Told.OVERDUE

@@ -42,8 +42,7 @@ _PLACES: Final = 16
 
 
 class KeptAnswers:
-    """Keeps the answers to the first messages of clients, by config and profile, so that the next window is answered at
-    once."""
+    """Keeps the answers to clients' first messages, by config and profile, to answer the next window at once."""
 
     def __init__(self, folder: str, wanted: ProxyIdentity, environ: Mapping[str, str] = os.environ) -> None:
         self._folder = folder

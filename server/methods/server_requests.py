@@ -254,8 +254,7 @@ class ServerRequests:
         exchange.own_result({"resultType": "input_required", "inputRequests": requests, "requestState": parked.handle})
 
     def resume(self, exchange: Exchange) -> bool:
-        """Give the answers in a client's retry to the upstream that waits for them; return False if the retry's state
-        is not ours."""
+        """Give the answers of a retry to the upstream that waits; return False if the state is not ours."""
         handle = jsonrpc.text(exchange.params.get("requestState")) or ""
         if (own := self._own.get(handle)) is not None:
             self._resume_own(handle, own, exchange)

@@ -65,8 +65,7 @@ class _Received(Message, kw_only=True):
 
 
 class BadMessage(Exception):
-    """These bytes are not a JSON-RPC message. `code`: PARSE_ERROR or INVALID_REQUEST; `id`: that of the request, if
-    any."""
+    """Bytes that are not a JSON-RPC message. `code`: PARSE_ERROR or INVALID_REQUEST; `id`: of the request, if any."""
 
     def __init__(self, code: int, reason: str, id: Id | None = None) -> None:
         super().__init__(reason)

@@ -47,8 +47,7 @@ def is_wide(definition: bytes) -> bool:
 
 
 def narrow(definition: bytes) -> bytes:
-    """Return a tool's definition as the legacy era allows it: an output schema that is not of an object is wrapped in
-    one."""
+    """Return a definition as the legacy era allows it: an output schema that is no object's is wrapped in one."""
     if not is_wide(definition):
         return definition
     members: dict[str, Any] = jsonrpc.fields(definition)

@@ -84,8 +84,7 @@ class FlowWatch:
         """Flows that were found and not yet fetched, with how often each was seen."""
 
     def add(self, chat: Chat, tool: ToolId, arguments: Raw | None, result: Raw | None, profile: str = "") -> None:
-        """Queue the arguments and the result of a call for comparison, if texts are kept and people of its profile are
-        learned from."""
+        """Queue the arguments and result of a call, if texts are kept and people of its profile are learned from."""
         if not (self._config.keeps_text and self._config.profile(profile).learn):
             return
         if arguments is not None and len(arguments) <= _KEPT_BYTES:

@@ -236,8 +236,7 @@ class Run:
         return any(not each.is_undone and Path(each.path) != besides for each in self._kept)
 
     def versions(self, path: Path) -> tuple[bytes | None, bytes | None] | None:
-        """Return the content of a file before and after this run; None if the run did not change it. Raises
-        `OSError`."""
+        """Return a file's content before and after this run; None if it is not of the run. Raises `OSError`."""
         kept = next((each for each in self._kept if each.path == str(path)), None)
         if kept is None:
             return None

@@ -98,8 +98,7 @@ def of_url(name: str, url: str, headers: Sequence[str] = (), transport: str = ""
 
 
 def of_line(words: Sequence[str]) -> list[NewServer]:
-    """Read the command line that adds a server to another client: `claude mcp add ...`, `code --add-mcp JSON`. Raises
-    `PasteError`."""
+    """Read the command line that adds a server to another client. Raises `PasteError`."""
     if words[1:2] == ["--add-mcp"]:
         return of_json(words[2] if len(words) > 2 else "", dialect=dialects.VSCODE)
     dialect = _CLIENTS[_program(words)]

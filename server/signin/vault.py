@@ -151,8 +151,7 @@ class Vault:
 
     @contextlib.contextmanager
     def locked(self, server: Server) -> Iterator[None]:
-        """Keep other processes from renewing the same token inside the block. Waits for them, so call it in a
-        thread."""
+        """Keep other processes from renewing the same token in the block. Waits for them: call it in a thread."""
         self._make_folder()
         descriptor = os.open(self.path(server).with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         try:

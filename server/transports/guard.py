@@ -111,8 +111,7 @@ class Guard:
                 self._recover(job.name)
 
     def attempt(self, name: str, work: Callable[[], object]) -> None:
-        """Call `work` unless it has failed lately and its pause is not over. An exception is recorded and not
-        raised."""
+        """Call `work` unless it failed and its pause is not over. An exception is recorded, not raised."""
         if self._is_due(name):
             self.insist(name, work)
 

@@ -49,8 +49,7 @@ MEMBERS: Final[Mapping[ListKind, MemberKind]] = {
 
 
 def lacking(capabilities: Iterable[str]) -> list[DefinitionKind]:
-    """Return, for each list that a server with these capabilities does not have, the definition kind which records that
-    it was seen."""
+    """Return the definition kinds which record that a list was seen, for each list that a server lacks."""
     declared = set(capabilities)
     return [member.first for kind, member in MEMBERS.items() if kind.capability not in declared]
 

@@ -222,8 +222,7 @@ _OPENING, _CLOSING = "'\"`\u201c\u2018", "'\"`\u201d\u2019"
 
 
 def spoken(text: str) -> Iterator[tuple[Phrase, str]]:
-    """Yield the suspicious phrases in a text, each with its words. A phrase that a sentence only mentions is left
-    out."""
+    """Yield the suspicious phrases in a text with their words, without those that a sentence only mentions."""
     for phrase in _PHRASES:
         for found in phrase.pattern.finditer(text):
             if not _is_mention(text, found.start(), found.end()):

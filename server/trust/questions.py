@@ -69,8 +69,7 @@ def questions_of(result: Mapping[str, Raw]) -> dict[str, Raw]:
 
 
 def prepare_questions(server: str, result: Raw) -> Raw:
-    """Return a result that asks for input, with each of its questions treated as in `prepare_question`. Raises the same
-    errors."""
+    """Return a result that asks for input, each of its questions prepared. Raises as `prepare_question` does."""
     members = jsonrpc.fields(result)
     asked = questions_of(members)
     prepared = {key: prepare_request(server, jsonrpc.fields(request)) for key, request in asked.items()}
@@ -104,8 +103,7 @@ def prepare_sign_in(server: str, error: Raw) -> Raw:
 
 
 def attribute(server: str, text: str, what: str = "asks") -> str:
-    """Return a text marked as written by this server. Further lines are marked too, so that none looks like
-    foretool's."""
+    """Return a text marked as this server's, each line of it, so that none looks like foretool's."""
     begin = f"Server {one_line(server)!r} {what}:"
     lines = text.strip().splitlines()
     return f"{begin} {lines[0] if lines else ''}".rstrip() if len(lines) < 2 else "\n> ".join((begin, *lines))

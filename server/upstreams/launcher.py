@@ -66,8 +66,7 @@ def link_opener(
 
 
 def make_bearer(server: Server, config: Path) -> Bearer | None:
-    """Return what provides the token for a server; None for one without a token from us. `config`: the file of its
-    entry."""
+    """Return what provides a server's token; None without one. `config`: the file of its entry."""
     if not server.may_sign_in:
         return None
     # Only who has remote servers waits for these imports.

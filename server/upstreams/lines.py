@@ -54,8 +54,7 @@ def note_refusal(speaks: dict[Era, bool], era: Era, code: int) -> bool:
 
 
 class Line:
-    """The connection to an upstream in one era, with the requests that wait for it. It survives restarts of the
-    upstream."""
+    """The connection to an upstream in one era, and the requests that wait for it; it survives restarts."""
 
     def __init__(self, era: Era) -> None:
         self.era: Era = era

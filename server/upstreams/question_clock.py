@@ -53,8 +53,7 @@ class QuestionClock:
             self.go_on(next(iter(self._open)))
 
     def go_on(self, question: object, answer: Message | None = None) -> None:
-        """Let time count again for the requests that waited for this question. `answer`: None if the question was taken
-        back."""
+        """Let time count again for requests that waited for this question. `answer`: None if it was taken back."""
         elicitation, requests = self._open.pop(question, ("", ()))
         has_accepted = answer is not None and decoded_members(answer.result).get("action") == "accept"
         if elicitation and has_accepted and len(self._at_address) < _MOST_OPEN:

@@ -118,8 +118,7 @@ class ServerList:
         return self._failures > 0
 
     def is_declared(self, connection: Connection) -> bool:
-        """Return whether the upstream declares this list. One that declares no capabilities at all is taken to have
-        tools."""
+        """Return whether the upstream declares this list; one that declares nothing at all has tools."""
         capabilities = connection.server_info.capabilities or {}
         return self.kind.capability in features(capabilities) or (self.kind is TOOLS and not capabilities)
 

@@ -304,8 +304,7 @@ class ApprovalStore(Subject):
             self._insert(_INSERT, [Definition(server, "shown", "", "", value, "approved", time.time())])
 
     def shown(self, server: str) -> frozenset[str] | None:
-        """Return the hashes of the definitions that a person has looked at; None if nobody has since the last of them
-        was decided."""
+        """Return the hashes that a person has looked at; None if nobody has since the last was decided."""
         found = self.approved(server, "shown")
         return frozenset(found[0].value.decode().split()) if found else None
 

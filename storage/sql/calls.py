@@ -305,8 +305,7 @@ class CallStore(Subject):
         return MISSES.find_all(self._database, "WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?", (since, limit))
 
     def missed_with(self, given: Exposure) -> set[ToolId]:
-        """Return the tools that a session missed while it had this list. Looks at the latest misses of the store
-        alone."""
+        """Return what a session missed while it had this list, among the latest misses of the store."""
         values = (_MOST_LATEST, given.session, given.id)
         return {ToolId(tool) for (tool,) in self._database.rows(_MISSED_WITH, values)}
 
@@ -344,8 +343,7 @@ class CallStore(Subject):
         return _USAGE.find_all(self._database, "ORDER BY calls DESC, last_at DESC, tool")
 
     def counted_usage_of(self, profile: str) -> list[Usage]:
-        """Return `counted_usage` of the sessions of one profile. Records from before the store counted profiles are
-        missing."""
+        """Return `counted_usage` of one profile's sessions, from when the store began to count profiles."""
         return [Usage(ToolId(tool), *rest) for tool, *rest in self._database.rows(_USAGE_OF_PROFILE, (profile,))]
 
     def fold_usage(self) -> None:

@@ -93,8 +93,7 @@ class SessionStore(Subject):
             self._database.run(_DROP_CLIENTS, (MOST_CLIENTS,))
 
     def name_person(self, session: str, person: str, *, learns: bool, at: float) -> None:
-        """Record whose a session is, and whether it may be learned from. A session that is on record keeps its
-        person."""
+        """Record whose a session is and whether it may be learned from, unless that is on record."""
         self._database.run(
             "INSERT INTO session_people (session, person, learns, at) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (session) DO NOTHING",
@@ -108,8 +107,7 @@ class SessionStore(Subject):
         return {session for (session,) in self._database.rows(sql, (encode_json(list(keys)),))}
 
     def name_again(self, session: SessionRecord, person: str) -> None:
-        """Record a session again, and whose it is, after it was forgotten while it went on. Nothing of it is learned
-        from."""
+        """Record whose a session is after it was forgotten and went on. Nothing of it is learned from."""
         with self._database.atomic():
             self.begin(session)
             self._database.run(
@@ -117,8 +115,7 @@ class SessionStore(Subject):
             )
 
     def people(self) -> dict[str, tuple[str, bool]]:
-        """Return by session the person whose it is and whether it may be learned from, for sessions where that is
-        known."""
+        """Return by session, where known, whose it is and whether it may be learned from."""
         rows = self._database.rows("SELECT session, person, learns FROM session_people")
         return {session: (person, bool(learns)) for session, person, learns in rows}
 
@@ -170,8 +167,7 @@ class SessionStore(Subject):
         return [read_exposure(row) for row in rows]
 
     def conversations(self, limit: int) -> list[ConversationCost]:
-        """Return what the latest sessions cost that called or searched something, without those whose policy was
-        `full`."""
+        """Return the costs of the latest sessions that called or searched, without those of policy `full`."""
         return [ConversationCost(*row) for row in self._database.rows(_GET_CONVERSATIONS, (limit,))]
 
 
@@ -207,8 +203,7 @@ class ClientLedger(Subject):
         self._database.run("UPDATE clients SET whole_tokens = ? WHERE client = ?", (tokens, Said(name)))
 
     def set_code_sessions(self, name: str, sessions: int) -> None:
-        """Record in how many more sessions a client gets all tools because code calls them. Applies to every version of
-        the client."""
+        """Record in how many more sessions a client, of any version, gets all tools because code calls them."""
         self._database.run("UPDATE clients SET code_sessions = ? WHERE client = ?", (sessions, Said(name)))
 
     def spend_code_session(self, name: str) -> None:

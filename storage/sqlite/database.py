@@ -304,8 +304,7 @@ class SqliteDatabase(Database):
         return int(in_log - moved)
 
     def give_back_room(self) -> None:
-        """Shrink the file by its free pages, a few at a time. A file from before schema 10 cannot shrink and uses them
-        again."""
+        """Shrink the file by its free pages, a few at a time; one from before schema 10 cannot shrink."""
         if self.rows("PRAGMA auto_vacuum")[0][0] == 2:  # incremental
             before = None
             while (free := self.rows("PRAGMA freelist_count")[0][0]) and free != before:

@@ -49,8 +49,7 @@ class Pairs:
 
 
 class RefusalLog:
-    """Logs from which addresses refused tokens come, never the tokens: the first of an address at once, later ones once
-    a minute."""
+    """Logs where refused tokens come from, never the tokens: the first of an address at once, later ones by minute."""
 
     def __init__(self) -> None:
         self._counts: dict[str, tuple[float, int]] = {}

@@ -58,8 +58,7 @@ class PeerConnection(Protocol):
 
 
 class Turns:
-    """Lets `most` requests continue in each round of the event loop. Principals take turns; the requests of one keep
-    their order."""
+    """Lets `most` requests go on in each round of the loop. Principals take turns; each one's keep their order."""
 
     def __init__(self, most: int) -> None:
         self._most = most
