@@ -33,7 +33,8 @@ _PARAMETERS: Final[dict[str, Any]] = {
 
 
 class DeferredTools:
-    """The tools of one `Foretool`, most of them deferred."""
+    """The tools of one `Foretool` for APIs with a tool search of their own: the API loads a deferred tool once a search
+    finds it."""
 
     def __init__(self, owner: Foretool, loaded: Sequence[str] = (), most: int = _FOUND) -> None:
         """`loaded`: names of tools that are not deferred, such as those of a first step; `most`: how many tools one

@@ -437,7 +437,8 @@ class GrantSource:
         return self._look(person)
 
     def holds(self, person: str) -> bool:
-        """Return whether the grant is still what the last token came from. What was seen a moment ago counts."""
+        """Return whether the grant is still the one that the last token came from. Asks the database again after
+        `HELD_S`; one that is away ends nothing."""
         before, at = self._seen.get(person, (None, 0.0))
         if before is None or time.monotonic() - at < HELD_S:
             return before is not None

@@ -96,7 +96,7 @@ class KeySet:
             self._begin()
 
     async def close(self) -> None:
-        """Stop reading."""
+        """Cancel the reading of keys that is under way."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])

@@ -75,7 +75,7 @@ def _is_open(settings: Settings, address: Address) -> bool:
 
 
 def list_problems(settings: Settings, address: Address) -> list[str]:
-    """Return what is wrong with tokens and address, a line each. Such tokens let nobody in."""
+    """Return what is wrong with tokens and address, a line each. A token with a problem lets nobody in."""
     problems = [problem for _, problem in find_problems(settings)]
     if not problems and not needs_token(settings) and not _is_open(settings, address):
         problems.append(_need_of_token(address))
