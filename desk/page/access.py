@@ -14,7 +14,6 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qs, parse_qsl
 
@@ -23,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from foretool.desk.page.page_rules import HEADERS, is_from_here, refusal_of
+from foretool.desk.page.page_rules import HEADERS, cookie_of, is_from_here, refusal_of
 from foretool.server.config.loader import Config
 from foretool.server.protocol.headers import Headers, media_type
 from foretool.server.system.processes import own_person
@@ -128,7 +127,7 @@ class PageDoor:
         path: str = scope["path"]
         if path == self.place + "/open" and scope["method"] == "GET":
             return self._open(scope["query_string"])
-        if not (path.startswith(self.place + "/") and self._is_known(headers)):
+        if not (path.startswith(self.place + "/") and hmac.compare_digest(cookie_of(headers, COOKIE), self._session)):
             return PlainTextResponse(f"{_CLOSED}\n", 401)
         refused = refusal_of(scope["method"], headers)
         return PlainTextResponse(refused[1], refused[0], refused[2]) if refused is not None else None
@@ -148,14 +147,6 @@ class PageDoor:
         answer = HTMLResponse(f'<!doctype html><html lang="en"><head>{head}</head><body>{link}</body></html>')
         answer.set_cookie(COOKIE, self._session, path=home, httponly=True, samesite="strict")
         return answer
-
-    def _is_known(self, headers: Headers) -> bool:
-        try:
-            cookies = SimpleCookie(headers.get("cookie") or "")
-        except CookieError:
-            return False
-        found = cookies.get(COOKIE)
-        return found is not None and hmac.compare_digest(found.value.encode(), self._session.encode())
 
 
 def with_headers(send: Send) -> Send:

@@ -10,23 +10,20 @@ Cookies of one host go to all its ports. So a browser that was let in finds all 
 
 from __future__ import annotations
 
-import contextlib
 import hmac
 import secrets
 import time
 from collections import Counter, OrderedDict
 from html import escape
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qs, quote, urlsplit
 
 from msgspec import Struct
 
-from foretool.desk.page.page_rules import HEADERS, is_from_here, refusal_of
+from foretool.desk.page.page_rules import HEADERS, cookie_of, is_from_here, refusal_of
 from foretool.desk.page.process import PageProcess, ProcessFailed
 from foretool.server.config.loader import Config
 from foretool.server.config.tokens import DEFAULT
-from foretool.server.protocol.headers import Headers
 from foretool.server.transports.client.access import Access, Identity
 from foretool.server.transports.client.door import Door
 from foretool.server.transports.client.http_request import HttpRequest
@@ -122,7 +119,7 @@ class PageGate:
         if authorization or door.rules.access.is_open:
             identity = await door.identify(request, authorization)
             return identity, self._key_of(identity.principal), _ROOT
-        visit = self._visits.get(_cookie_of(request.headers))
+        visit = self._visits.get(cookie_of(request.headers, COOKIE))
         if visit is not None and not f"{request.path}/".startswith(f"{visit.root}/"):
             visit = None  # no browser sends the cookie elsewhere
         is_over = visit is None or visit.until < time.monotonic()
@@ -185,13 +182,6 @@ class PageGate:
                 return name, "/" + "/".join(rest[1:])
         # What this token does not open looks like what does not exist.
         raise GateResponse(404, f"Nothing is served here; the page begins at {_ROOT}.\n")
-
-
-def _cookie_of(headers: Headers) -> str:
-    with contextlib.suppress(CookieError):
-        found = SimpleCookie(headers.get("cookie") or "").get(COOKIE)
-        return found.value if found is not None else ""
-    return ""
 
 
 def _form(status: int, said: str) -> GateResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -31,6 +32,13 @@ def refusal_of(method: str, headers: Headers) -> tuple[int, str, dict[str, str]]
     if method not in ("GET", "HEAD", "POST"):
         return 405, "The page knows GET, HEAD and POST.\n", {"allow": "GET, HEAD, POST"}
     return None
+
+
+def cookie_of(headers: Headers, name: str) -> str:
+    """Return the value of a cookie of ours, "" where there is none. Everybody may send thousands of others, and `http`
+    takes milliseconds to read those. Of two with one name the first counts: its path is the longer one (RFC 6265)."""
+    found = re.search(rf"(?:^|;) *{name}=([\w-]+)", headers.get("cookie") or "", re.ASCII)
+    return found[1] if found is not None else ""
 
 
 def is_from_here(headers: Headers) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
@@ -121,6 +122,21 @@ async def test_no_other_port_of_this_machine_is_sent_the_cookie() -> None:
             assert answer.status_code == 401, path
         assert (await client.get(stage.at(client, "/ui/all/"))).status_code == 200
     assert len(stage.page.asked) == 1
+
+
+@pytest.mark.parametrize("junk", ["c%d=v", "foretool_u%d", 'c%d="', "c%d=;", "foretool_ui=;%d", " " * 8 + "%d"])
+async def test_thousands_of_cookies_of_whoever_comes_take_a_moment_and_hide_none_of_ours(junk: str) -> None:
+    stage = Stage(make_rules())
+    crowd = "; ".join(junk % number for number in range(4000))
+    async with stage.browser() as client:
+        await stage.sign_in(client, "owner")
+        (ours,) = client.cookies.jar
+        client.cookies.clear()
+        sent = [f"{crowd}; {ours.name}={ours.value}", crowd]
+        began = time.thread_time()
+        answers = [await client.get(stage.at(client, "/ui/all/"), headers={"cookie": each}) for each in sent * 10]
+        assert time.thread_time() - began < 0.15
+    assert [each.status_code for each in answers] == [200, 401] * 10
 
 
 async def test_nobody_without_a_token_of_the_config_learns_anything() -> None:
