@@ -81,7 +81,7 @@ class DeferredTools:
         if isinstance(arguments, str):  # OpenAI writes the arguments of functions as a text
             try:
                 arguments = json.loads(arguments)
-            except ValueError:
+            except (ValueError, RecursionError):
                 arguments = {"query": arguments}
         query = arguments.get("query") if isinstance(arguments, dict) else None
         try:

@@ -84,6 +84,8 @@ def _read_value(text: str, last: str, *, is_list: bool) -> Any:
         value = json.loads(text)
     except ValueError:
         value = text.strip()
+    except RecursionError:
+        raise ChangeProblem(f"{last}: brackets are nested too deeply") from None
     if is_list and isinstance(value, str):
         return [each.strip() for each in value.split(",") if each.strip()]
     return value

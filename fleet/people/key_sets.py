@@ -212,5 +212,5 @@ async def _fetch_json(url: str, issuer: str) -> Any:
         raise FetchError(f"{_shown(url)} answered with HTTP {response.status_code}")
     try:
         return msgspec.json.decode(response.content)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise FetchError(f"{_shown(url)} answered with something else than JSON") from None

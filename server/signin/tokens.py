@@ -106,7 +106,7 @@ def read_object(content: bytes) -> dict[str, Any]:
     """Return the JSON object of an answer, {} where it is none."""
     try:
         answer = msgspec.json.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}
     return answer if isinstance(answer, dict) else {}
 

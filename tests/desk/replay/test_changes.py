@@ -49,6 +49,7 @@ def test_a_change_names_a_key_and_a_value(path: Path, text: str, keys: tuple[str
         ("servers.sky.command=rm", "no setting of this name decides what a client sees"),
         ("servers.sky.tools.moon=x", "expected servers.sky.tools.TOOL.KEY"),
         ("list_tokens+=3", "list_tokens is not a list"),
+        ("pin=" + "[" * 50_000, "pin: brackets are nested too deeply"),
     ],
 )
 def test_a_wrong_change_is_told_what_there_is(path: Path, text: str, said: str) -> None:

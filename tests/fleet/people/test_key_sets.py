@@ -104,13 +104,17 @@ async def test_a_server_that_hangs_or_floods_holds_up_nobody(monkeypatch: pytest
             await asked.answer(b"", 302, location="http://127.0.0.1:1/keys")
         elif asked.path == "/huge":
             await asked.answer(json.dumps({"keys": [{"pad": "x" * 1_000_000}]}).encode())
+        elif asked.path == "/deep":
+            await asked.answer(b"[" * 100_000)
         elif asked.path == "/html":
             await asked.answer(b"<html>")
         else:
             await asked.answer(KEYS)
 
     async with serving(upstream(answer)) as base:
-        for path, said in (("moved", "HTTP 302"), ("huge", "more than 256 KiB"), ("html", "something else than JSON")):
+        no_json = "something else than JSON"
+        said_of = {"moved": "HTTP 302", "huge": "more than 256 KiB", "html": no_json, "deep": no_json}
+        for path, said in said_of.items():
             with pytest.raises(KeysMissing, match=said):
                 await KeySet(base, f"{base}/{path}").find("rsa", "RS256")
         slow = KeySet(base, f"{base}/hangs")

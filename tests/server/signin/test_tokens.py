@@ -12,7 +12,7 @@ from http_fakes import serving
 from requirements import requirement
 from sign_ins import a_record
 
-from foretool.server.signin.tokens import TokenError, error_code, expiry, renew, revoke
+from foretool.server.signin.tokens import TokenError, error_code, expiry, read_object, renew, revoke
 
 pytestmark = pytest.mark.anyio
 
@@ -32,6 +32,11 @@ def endpoint(answer: Any, status: int = 200) -> tuple[Any, list[dict[str, str]]]
         await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
 
     return app, forms
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"access_token":"a"', b"[" * 100_000, b'{"a":' * 100_000])
+def test_an_answer_that_is_no_object_says_nothing(content: bytes) -> None:
+    assert read_object(content) == {}
 
 
 async def test_a_token_is_renewed_for_the_same_resource() -> None:
