@@ -8,7 +8,6 @@ hide a text. `str.isprintable` is the one list of them.
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -40,12 +39,13 @@ def printable_json(data: bytes) -> bytes:
     """
     if data.isascii() and b"\x7f" not in data:
         return data
-    return re.sub(r"[^\x00-\x7e]", lambda match: _escaped(match[0]), data.decode("utf-8", "surrogatepass")).encode()
+    text = data.decode("utf-8", "surrogatepass")
+    # By the few different ones: a record may hold millions of them.
+    odd = {ord(char): _escaped(char) for char in set(text) if char > "\x7e" and not char.isprintable()}
+    return text.translate(odd).encode() if odd else data
 
 
 def _escaped(char: str) -> str:
-    if char.isprintable():
-        return char
     units = char.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,3 +84,12 @@ def test_json_keeps_its_value_and_has_printable_lines(value: object) -> None:
     written = printable_json(json.dumps(value, ensure_ascii=False, indent=2).encode("utf-8", "surrogatepass"))
     assert json.loads(written) == value
     assert all(line.isprintable() for line in written.decode().split("\n"))
+
+
+@pytest.mark.parametrize("char", ["\x85", "\u202e", "é", "\U000e0001"])
+def test_millions_of_odd_characters_are_written_in_a_moment(char: str) -> None:
+    data = json.dumps(char * 1_000_000, ensure_ascii=False).encode()
+    began = time.thread_time()
+    written = printable_json(data)
+    assert time.thread_time() - began < 0.6
+    assert json.loads(written) == char * 1_000_000
