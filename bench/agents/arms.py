@@ -44,7 +44,7 @@ from foretool.server.library import CallFailed, Step
 from foretool.server.library import Foretool as Library
 from foretool.storage.records import Tool, ToolId
 
-ARMS: Final = ("needed", "all", "search", "told", "foretool", "hook", "used", "used_hook")
+ARMS: Final = ("needed", "all", "search", "told", "foretool", "hook", "used", "used_hook", "step")
 DISCOVER: Final = "discover_tools"
 OWN: Final = (DISCOVER, *BRIDGES)
 SEARCH: Final = "search_tools"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ import pytest
 
 from bench import processes
 from bench.agents import arms
-from bench.agents.arms import Direct, Foretool, OwnSearch, Servers, Stepped, named_tools
+from bench.agents.arms import ARMS, Direct, Foretool, OwnSearch, Servers, Stepped, named_tools
 from bench.agents.decisions import Decision, Turn, grammar, read_decision, write_prompt
 from bench.agents.drivers import Endpoint
 from bench.agents.results import read_outcomes
@@ -268,3 +269,8 @@ def test_no_task_is_done_before_it_begins(tmp_path: Path, task: Task) -> None:
     world = World(tmp_path)
     world.reset()
     assert not task.check(world, "")
+
+
+def test_every_arm_that_is_described_can_be_chosen() -> None:
+    described = re.findall(r"^    ([a-z_]+) +\w", arms.__doc__ or "", re.MULTILINE)
+    assert tuple(described) == ARMS
