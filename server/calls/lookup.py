@@ -75,10 +75,11 @@ class ToolLookup:
     def fitting(self, exchange: Exchange, written: BridgedCall) -> list[str]:
         """Return a call without a tool's name as it may be meant, ready to be sent: one for each tool that takes such
         arguments and that the model was told of in this task, or else that a list shows; where none takes exactly
-        these, one for each that it was told of and that takes most of them. None where those are too many to tell."""
+        these, one for each that it was told of and that takes most of them. What it was told of first stands first.
+        None where those are too many to tell."""
         reach, shown = self._policy.reach(exchange.client.profile), exchange.own_session.list
         chat = exchange.own_session.conversations.whole
-        told = {*chat.told, *chat.found}
+        told = {tool: place for place, tool in enumerate(dict.fromkeys((*chat.told, *chat.found)))}
         given = written.argument_names
         unknown = {
             tool: len(given - all_arguments(tool)) for tool in self._catalog.tools()
@@ -94,6 +95,7 @@ class ToolLookup:
             meant = [tool for tool, count in near.items() if count == min(near.values())]
         if len(meant) > _MOST_FITTING:
             return []
+        meant.sort(key=lambda tool: told.get(tool.id, len(told)))
         arguments = written.arguments({})
         is_long = len(bytes(arguments)) > _MOST_REPEATED
         return [

@@ -79,9 +79,9 @@ class Conversation:
         """When the last call was answered, by `time.perf_counter`."""
         self.hinted: set[ToolId] = set()
         """Hidden tools that a hint has named with what their calls need; a call of one is not a miss."""
-        self.told: set[ToolId] = set()
-        """Hidden tools that an answer or a hint has named in the present task with what their calls need; no hint
-        repeats them."""
+        self.told: dict[ToolId, None] = {}
+        """Hidden tools that an answer or a hint has named in the present task with what their calls need, as they were
+        named: those of one text the best first. No hint repeats them."""
         self.missed: set[tuple[int, ToolId]] = set()
         """Hidden tools that no search showed and that are on record as missed, with the exposure that lacked them."""
         self.found: dict[ToolId, FoundTool] = {}
@@ -94,7 +94,9 @@ class Conversation:
 
     def memo(self) -> ChatMemo:
         found = dict(list(self.found.items())[-MOST_MEMO:])
-        hinted, told, missed = (sorted(each)[-MOST_MEMO:] for each in (self.hinted, self.told, self.missed))
+        hinted, told, missed = (
+            list(each)[-MOST_MEMO:] for each in (sorted(self.hinted), self.told, sorted(self.missed))
+        )
         pursuits = list(self.pursuits)[-_MEMO_PURSUITS:]
         return ChatMemo(found, pursuits, hinted, told, missed, self.opened_by)  # type: ignore[arg-type]
 
@@ -103,7 +105,7 @@ class Conversation:
         self.found.update(memo.found)
         self.pursuits.extend(memo.pursuits)
         self.hinted.update(memo.hinted)
-        self.told.update(memo.told)
+        self.told.update(dict.fromkeys(memo.told))
         self.missed.update(memo.missed)
         self.opened_by = memo.opened_by
 
@@ -152,7 +154,7 @@ class Conversation:
         for tool in tools:
             self.found.pop(tool, None)
             self.hinted.add(tool)
-            self.told.add(tool)
+            self.told.setdefault(tool)
 
     def search_that_blames(self, tool: str, server: str, cause: Cause) -> RecentSearch | None:
         """Return the latest search that did not show a tool for the reason that refuses a call of it by now."""

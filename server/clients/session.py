@@ -346,7 +346,7 @@ class Session:
         chat = chat or self.conversations.whole
         if not self.has_list:
             return Settled()
-        named_before = chat.hinted & chat.told
+        named_before = chat.hinted & chat.told.keys()
         shown = discovery.matches or nearest
         pursuit = self._pursue_aside(chat) if is_ours else self._pursue(discovery, chat, lookup, is_step=is_step)
         for match in shown:
@@ -363,7 +363,7 @@ class Session:
                 chat.found[match.tool] = FoundTool(
                     id, match.rank, of, discovery.task, match.parts, was_hidden, self.list.exposure
                 )
-        chat.told.update(told)
+        chat.told.update(dict.fromkeys(told))
         if lookup is not None and (discovery.matches or not unlisted):
             cause, change = lookup.cause, lookup.change
         else:

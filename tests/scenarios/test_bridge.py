@@ -216,6 +216,10 @@ async def test_arguments_without_a_tool_are_taken_for_those_of_the_tools_that_th
         for given in ({"query": "a"}, {"query": "a", "limit": 1}):
             result = said(await stage.client.call_tool("call_tool", given)).replace('": ', '":')
             assert result.endswith("which tool to call" + call)
+        await stage.client.call_tool("discover_tools", {"names": ["db__t4", "db__t1"]})
+        result = said(await stage.client.call_tool("call_tool", {"query": "a"}))
+        places = [result.index(f"db__t{n}") for n in (3, 4, 1)]
+        assert places == sorted(places), "as it was told of them, the best first"
 
 
 @requirement("bridge:discover")
