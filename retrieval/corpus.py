@@ -79,6 +79,8 @@ class Corpus:
         """By slot, the words of a tool's name and first sentence without those of its server's name."""
         self.translated: dict[ToolId, frozenset[str]] = {}
         """The terms that a tool has in the English of what it says in another language alone."""
+        self.needing_address: set[ToolId] = set()
+        """Tools whose calls have to give a web address."""
         self._wordings: Mapping[bytes, tuple[str, ...]] = {}
         self._shipped = shipped
         self._stale: set[ToolId] = set()
@@ -105,6 +107,7 @@ class Corpus:
         copied.lexical, copied.names, copied.server_names = self.lexical.copy(), self.names.copy(), self.server_names
         copied.ids, copied.digests, copied._plain = self.ids[:], self.digests[:], self._plain[:]
         copied._said, copied.translated = self._said[:], dict(self.translated)
+        copied.needing_address = set(self.needing_address)
         copied.slot_of, copied.slots_of = dict(self.slot_of), dict(self.slots_of)
         copied.deeds = self.deeds.copy()
         copied.version, copied._wordings, copied._shipped = self.version, self._wordings, self._shipped
@@ -186,6 +189,8 @@ class Corpus:
         self.digests.append(digest(embedded_text(read)) if read.wordings or read.english else plain)
         self._said.append(" ".join(own_terms(tool.name, summary_line(read), tool.upstream)))
         self._plain.append(plain)
+        if read.needs_address:
+            self.needing_address.add(tool.id)
         if read.english is not None:
             own = set[str]().union(*(terms(text) for text in field_texts(read)[:SERVERS_OWN]))
             self.translated[tool.id] = frozenset(terms(english_words(read))) - own
@@ -216,6 +221,7 @@ class Corpus:
         self.digests[slot] = self._plain[slot] = b""
         self._said[slot] = ""
         self.translated.pop(tool, None)
+        self.needing_address.discard(tool)
         self._stale.discard(tool)
         self.version += 1
         return upstream, slot

@@ -23,6 +23,7 @@ from foretool.storage.records import Tool, ToolId
 
 _MAX_DESCRIPTION = 8_000
 _MAX_PARAMETERS = 200
+_MAX_NAME = 40
 _MAX_PARAMETER_TEXT = 1_000
 _MAX_ENUM_VALUES = 12
 MAX_SERVER_TEXT = 200
@@ -64,6 +65,9 @@ _EXAMPLE = re.compile(
 _VALUE = re.compile(r"[/:@_.\d]\w")
 """What a value has and a word has not: `Asia/Tokyo`, `2024-01-31`, `me@example.com`."""
 
+_ADDRESSES = frozenset(("url", "urls", "link", "links", "website", "webpage"))
+"""The last word of a parameter that is a web address."""
+
 _PUNCTUATION = ".,:;!?()'\""
 
 # It begins with the marks that end a sentence, so that the engine skips whatever stands between them.
@@ -90,12 +94,15 @@ class Document(Struct, frozen=True):
     English."""
     language: str = ""
     """The code of the language in which the tool is described, where `english` has another."""
+    needs_address: bool = False
+    """Whether a call has to give a web address."""
 
 
 def document(tool: Tool, server_text: str = "") -> Document:
     """Read a tool's definition; a missing or malformed part stays empty."""
     definition = _decode(tool.definition)
-    parameters = dict(islice(_parameters(definition), _MAX_PARAMETERS))
+    taken = _as_object(definition.get("inputSchema") or definition.get("input_schema"))
+    parameters = dict(islice(_parameters(taken), _MAX_PARAMETERS))
     return Document(
         id=tool.id,
         server=tool.upstream,
@@ -105,6 +112,7 @@ def document(tool: Tool, server_text: str = "") -> Document:
         parameters=tuple(parameters),
         parameter_texts=tuple(text for text in parameters.values() if text),
         server_text=server_text[:MAX_SERVER_TEXT],
+        needs_address=_needs_address(taken),
     )
 
 
@@ -237,12 +245,21 @@ def _decode(definition: bytes) -> dict[str, Any]:
         return {}
 
 
-def _parameters(definition: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the top-level parameters as (name, text), with those of `allOf`, `anyOf` and `oneOf` members."""
-    root = _as_object(definition.get("inputSchema") or definition.get("input_schema"))
-    for part in _alternatives(root, root):
+def _parameters(taken: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the top-level parameters of an input schema as (name, text), with those of `allOf`, `anyOf` and `oneOf`
+    members."""
+    for part in _alternatives(taken, taken):
         for name, schema in _properties(part):
-            yield name, " ".join(_schema_texts(_as_object(schema), root))[:_MAX_PARAMETER_TEXT]
+            yield name, " ".join(_schema_texts(_as_object(schema), taken))[:_MAX_PARAMETER_TEXT]
+
+
+def _needs_address(taken: dict[str, Any]) -> bool:
+    """Return whether an input schema requires a web address, as far as the name of a parameter tells."""
+    required = taken.get("required")
+    if not isinstance(required, list):
+        return False
+    names = (name[-_MAX_NAME:] for name in required[:_MAX_PARAMETERS] if isinstance(name, str))
+    return any(not _ADDRESSES.isdisjoint(in_words(name).split()[-1:]) for name in names)
 
 
 def _schema_texts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]:

@@ -26,6 +26,12 @@ _WRAPPED = re.compile(
 )
 """What is no need of its own: at most three words that begin with where, or with what."""
 _SENTENCE_ENDS = (".", "!", "?", ";", ":")
+ADDRESS: Final = "this url"
+"""Begins what is searched for in place of a web address, whose own words say little of the tool that is needed, and
+drown those around it."""
+_SHARED_PARTS: Final = frozenset(("www", "co", "ac", "gov"))
+"""Parts of the name of a host that do not name its site, beside the last one."""
+_WEB_ADDRESS: Final = re.compile(r"(?:https?://(?:[^\s/?#@]*@)?|www\.)([a-z0-9.-]*)[!-~]*", re.IGNORECASE)
 USED: Final = "used before"
 IN_USE: Final = "server in use"
 """The reasons of usage: the tool was called before, and a tool of its server was called lately."""
@@ -186,11 +192,18 @@ def _ends(task: str) -> str:
 
 def split_needs(lines: Sequence[str]) -> list[str]:
     """Split a task into its needs: the lines that say something, at most `MAX_LINES`; one need where a line is a
-    paragraph."""
-    said = [line for line in lines if line.strip()]
+    paragraph. Of web addresses the name of the site is left (`ADDRESS`)."""
+    said = [_WEB_ADDRESS.sub(_name_site, line) for line in lines if line.strip()]
     if any(len(line.split()) > MAX_NEED_WORDS for line in said):
         return ["\n".join(said)]
     return [*said[: MAX_LINES - 1], "\n".join(said[MAX_LINES - 1 :])] if len(said) > MAX_LINES else said
+
+
+def _name_site(address: re.Match[str]) -> str:
+    """Return what is read in place of a web address: "this url github web page" for one of `https://github.com`."""
+    parts = [part for part in address[1].split(".") if part not in _SHARED_PARTS] or [""]
+    site = parts[-2] if len(parts) > 1 else parts[0]
+    return f"{ADDRESS} {'' if site.isdigit() else site} web page"
 
 
 def softmax_entropy(scores: Sequence[float]) -> float:

@@ -11,7 +11,7 @@ from foretool.retrieval.glossary import Piece, translated
 from foretool.retrieval.line import NeedScores
 from foretool.retrieval.rankers.bm25 import Impacts
 from foretool.retrieval.rankers.names import EXACT
-from foretool.retrieval.ranking import IN_USE, SERVER_NAMED, USED, Query
+from foretool.retrieval.ranking import ADDRESS, IN_USE, SERVER_NAMED, USED, Query
 from foretool.retrieval.words import KINDRED_WORDS, spell_terms, terms
 from foretool.storage.records import ToolId, Usage
 
@@ -62,6 +62,8 @@ class ReasonFinder:
             yield "name" if self._named[slot] > EXACT - 1.0 else "similar name"
         if self._servers and self._corpus.identity(slot).upstream in self._servers:
             yield SERVER_NAMED
+        if ADDRESS in self._text and tool in self._corpus.needing_address:
+            yield "takes a web address"
         has = [term for term, found in self._telling_terms if found.has(slot)]
         said, translated = self._words_in(has, tool)
         if said:

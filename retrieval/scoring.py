@@ -24,7 +24,7 @@ from foretool.retrieval.named_servers import NamedServers, TextVectors
 from foretool.retrieval.rankers.bm25 import idf
 from foretool.retrieval.rankers.deletions import IDLE, RASH, UNASKED, asks_to_change, is_unasked, only_asks
 from foretool.retrieval.rankers.usage import usage_shares
-from foretool.retrieval.ranking import ClauseFit, Evidence, Query, fuse_lines, split_needs
+from foretool.retrieval.ranking import ADDRESS, ClauseFit, Evidence, Query, fuse_lines, split_needs
 from foretool.retrieval.reasons import ReasonFinder
 from foretool.storage.records import ToolId, Usage
 
@@ -39,6 +39,10 @@ _NAMED = 1000.0
 """What a named tool gets: more than any sum of words, so that it comes first."""
 _LEAST_WORDS = 0.01
 """Usage is a share of this where a tool was named and shares no word."""
+_ADDRESSED = 1.0
+"""What a tool that needs a web address gains, in deviations, where the task gives one. Over 57 everyday tasks with an
+address and 234 tools of 15 servers the right tool is first for 43 without it and the shorter reading of addresses, and
+for 49 with them; over 678 tools of 18 servers for 18 and 37."""
 _RAISING = 50
 """How many of the best tools may raise what they need."""
 _MOST_KEPT, _LEAST_KEPT = 400_000, 50
@@ -313,13 +317,19 @@ class QueryScores:
         else:
             sums = self._sum_with_encoders(self.dense, lines, readings) if self.dense is not None and readings else []
         sums = [
-            self._servers.lift(self._lower_sum(summed, line), line) for summed, line in zip(sums, lines, strict=False)
+            self._servers.lift(self._lift_addressed(self._lower_sum(summed, line), line), line)
+            for summed, line in zip(sums, lines, strict=False)
         ] or sums
         if len(sums) > 1:
             from foretool.retrieval.score_sum import fuse_sums
 
             sums[-1] = fuse_sums(sums[:-1], sums[-1], self.corpus.ids)
         return sums
+
+    def _lift_addressed(self, summed: ScoreSum, line: NeedScores) -> ScoreSum:
+        """Lift the tools that need a web address where a line gives one."""
+        tools = self.corpus.needing_address if ADDRESS in line.text else ()
+        return summed.lifted("address", {self.corpus.slot_of[tool]: _ADDRESSED for tool in tools})
 
     def _sum_with_encoders(
         self, dense: DenseEnsemble, lines: Sequence[NeedScores], readings: Sequence[Reading]

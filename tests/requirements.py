@@ -880,6 +880,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "dtdr:unseen": Promise("docs/learning.md: DTDR", "a tool that came after training is ranked at once"),
     "dtdr:published": Promise(f"{DTDR}, section 4.1", "DTDR-C and DTDR-L run as published, by name"),
     # The repository
+    "ranking:address": Promise(
+        "docs/retrieval.md", "a task with a web address finds what takes one, whatever the words of the address say"
+    ),
     "gate:high": Promise("docs/retrieval.md: confidence", "high says that the first tool is the right one"),
     "gate:unread": Promise("docs/retrieval.md: confidence", "nothing is sure about a task that cannot be read"),
     "gate:harmless": Promise("docs/retrieval.md: confidence", "in doubt no tool that deletes stands first"),

@@ -21,6 +21,22 @@ def test_a_paragraph_makes_all_lines_one_story() -> None:
     assert split_needs(["a line", "", story]) == [f"a line\n{story}"]
 
 
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ("what is https://www.github.com/a/b?c=d about", "what is this url github web page about"),
+        ("see www.bbc.co.uk/x, then go", "see this url bbc web page then go"),
+        ("open http://me:secret@127.0.0.1:80/", "open this url  web page"),
+        ("http://localhost:3000 is slow", "this url localhost web page is slow"),
+        ("读 https://example.cn/news这篇文章", "读 this url example web page这篇文章"),
+        ("https://", "this url  web page"),
+        ("nothing at all: http, https, www", "nothing at all: http, https, www"),
+    ],
+)
+def test_of_a_web_address_the_name_of_its_site_is_searched(line: str, read: str) -> None:
+    assert split_needs([line]) == [read]
+
+
 def test_reasons_are_found_at_the_first_look_and_once() -> None:
     looks: list[tuple[int, ToolId]] = []
 

@@ -45,20 +45,26 @@ SERVERS = {
         "delete_email": "Delete an e-mail for good",
     },
 }
+NOTHING = {"type": "object", "properties": {}}
+URL = {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}
 TASK = "search the folder Documents for files whose names match report"
 
 
 @contextmanager
-def serving(folder: Path, *without: str) -> Iterator[Served]:
+def serving(folder: Path, *without: str, servers: dict[str, dict[str, str]] = SERVERS) -> Iterator[Served]:
     """A proxy over these servers, less some tools, whose searches read by meaning."""
     folder.mkdir(exist_ok=True)
     entries = {}
-    for name, tools in SERVERS.items():
+    for name, tools in servers.items():
         listed = folder / f"{name}.json"
-        schema = {"type": "object", "properties": {}}
         kept = {tool: text for tool, text in tools.items() if tool not in without}
         listed.write_text(
-            json.dumps([{"name": tool, "description": text, "inputSchema": schema} for tool, text in kept.items()])
+            json.dumps(
+                [
+                    {"name": tool, "description": text, "inputSchema": URL if tool == "fetch" else NOTHING}
+                    for tool, text in kept.items()
+                ]
+            )
         )
         entries[name] = {"command": sys.executable, "args": [str(ECHO), "--listed", str(listed)]}
     served = Served(write_config(folder, entries, encoder="auto"), "--alone")
@@ -160,3 +166,22 @@ def test_what_followed_earlier_searches_says_how_often_an_answer_is_sure(
             levels = tuple(search(served, task)["confidence"] for task in (TASK, NEARLY, HALF_SURE))
             time.sleep(0.2)
     assert levels == expected
+
+
+@requirement("ranking:address")
+def test_a_task_with_a_web_address_finds_what_takes_one_whatever_the_words_of_the_address_say(tmp_path: Path) -> None:
+    servers = {
+        "web": {"fetch": "Fetches a page from the internet and extracts its contents as markdown"},
+        "linear": {
+            "search_issues": "Search issues, tickets and prices", "list_releases": "List releases with their notes",
+        },
+        "git": {"show_changes": "Show what changed in the files", "log": "List commits since a date"},
+        "memory": {"add_facts": "Remember facts about people and places"},
+    }  # fmt: skip
+    with serving(tmp_path, servers=servers) as served:
+        for task in (
+            "What does a ticket for children cost according to https://museum.example.com/tickets/prices?",
+            "who is named at https://example.com/releases/notes and what else does it say",
+            "which issues does https://git.example.com/log mention",
+        ):
+            assert search(served, task)["matches"][0]["name"] == "web__fetch", task
