@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -22,6 +23,10 @@ from foretool.storage.records import Definition, DefinitionKind
 
 _LONG_NAME: Final = 100
 """Characters of a resource's name; what is longer says more than a name does, so it has to be approved."""
+_MOST_LEVELS: Final = 200
+"""Deeper members can be read in some places and not in others, where as much is already on the stack."""
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
+_NO_BRACKETS: Final = bytes({*range(256)} - {*b"{[]}"})
 _LONG_NUMBER: Final = re.compile(rb"\d{1000}")
 """Python reads no number of more than 4,300 digits."""
 
@@ -158,9 +163,11 @@ def clean_member(member: bytes) -> bytes:
     """Return a listed member (a tool, prompt, resource or template) as it may leave us, the same object if it may leave
     as it is: without invisible characters, and without icons that lead elsewhere than to a picture.
 
-    Raises ValueError as `clean_json` does, and for a number that nobody could read.
+    Raises ValueError as `clean_json` does, and for a number or a depth that not everybody could read.
     """
     cleaned = clean_json(member)
+    if cleaned.count(b"{") + cleaned.count(b"[") > _MOST_LEVELS and _count_levels(cleaned) > _MOST_LEVELS:
+        raise ValueError(f"it is nested deeper than {_MOST_LEVELS} levels")
     if _LONG_NUMBER.search(cleaned) is not None:
         _check_numbers(cleaned)
     # A key may be written in escapes: `"\\u0069cons"`.
@@ -178,6 +185,11 @@ def clean_member(member: bytes) -> bytes:
         return cleaned
     del members["icons"]
     return jsonrpc.encode({**members, "icons": safe_icons} if safe_icons else members)
+
+
+def _count_levels(member: bytes) -> int:
+    brackets = _STRING.sub(b"", member).translate(None, _NO_BRACKETS)
+    return max(accumulate(1 if each in b"{[" else -1 for each in brackets))
 
 
 def _check_numbers(member: bytes) -> None:

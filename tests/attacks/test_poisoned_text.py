@@ -246,3 +246,24 @@ async def test_no_argument_of_a_server_poses_as_our_text_in_a_hint() -> None:
     for text in said:
         assert "IGNORE" not in text and "evil" not in text and "SYSTEM" not in text and is_clean(text)
     assert all("\n" not in each for each in said)
+
+
+def nested(levels: int) -> bytes:
+    """A tool about the weather whose schema is nested so deep."""
+    around = (levels - 3) // 2
+    schema = b'{"type":"object","properties":{"a":' * around + b'{"type":"string"}' + b"}}" * around
+    head = b'{"name":"w%d","description":"Tell the weather of a city.","annotations":{"readOnlyHint":true}' % levels
+    return b'%b,"inputSchema":%b}' % (head, schema)
+
+
+async def test_no_schema_is_so_deep_that_searches_which_find_it_fail() -> None:
+    deep = FakeUpstream("deep", [])
+    listed = [nested(levels) for levels in (151, *range(301, 901, 20))]
+    deep.scripts["tools/list"] = lambda asked: asked.reply(b'{"tools":[%b]}' % b",".join(listed))
+    async with proxy_over(deep, FakeUpstream("honest", [tool("weather", "Tell the weather.")])) as stage:
+        await stage.client.initialize()
+        for task in ("weather of a city", "tell the weather"):
+            found = await stage.client.discover(task, limit=20)
+            assert {each["name"] for each in found["matches"]} == {"deep__w151", "honest__weather"}
+        problems = stage.app.catalog.problems_of("deep")
+    assert len(problems) >= 20 and "nested deeper than 200 levels" in problems[0]

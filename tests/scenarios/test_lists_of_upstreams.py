@@ -66,8 +66,8 @@ async def test_one_bad_tool_is_dropped_alone_and_said(broken: Any) -> None:
         b'{"name":"odd","inputSchema":{"type":"object","properties":{"a":true,"b":null,"c":5},"required":"a"}}',
         b'{"name":"odd","inputSchema":{},"annotations":{"destructiveHint":"yes"}}',
         b'{"name":"odd","_meta":5,"inputSchema":{"type":"object"}}',
-        b'{"name":"odd","inputSchema":{"type":"object","x":' + b"[" * 800 + b"]" * 800 + b"}}",
-        b'{"name":"odd","inputSchema":{"type":"object","x":' + b'{"properties":' * 300 + b"1" + b"}" * 300 + b"}}",
+        b'{"name":"odd","inputSchema":{"type":"object","x":' + b"[" * 190 + b"]" * 190 + b"}}",
+        b'{"name":"odd","inputSchema":{"type":"object","x":' + b'{"properties":' * 190 + b"1" + b"}" * 190 + b"}}",
     ],
     ids=range(10),
 )
