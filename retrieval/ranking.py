@@ -43,6 +43,11 @@ ALIKE: Final = 0.8
 """Tools of two servers that share this part of their own terms (`words.own_terms`) do the same."""
 CLEARLY: Final = 1.2
 """A score that is so many times another one is clearly better: more than usage adds."""
+_PATH: Final = re.compile(
+    r"(?<![\w<>/.:~\\-])(?:(?:~|\.\.?)?/(?=[\w.*])|[A-Za-z]:\\|(?:[\w-]+/)+(?=[\w*-]*\.[A-Za-z]))[^\s\"'`,;?()]*"
+)
+"""A path of a file or folder. The names of the folders above it say little of the tool that is needed, as little as
+those of a web address: `notes/slack/search/april.md`."""
 
 
 class Query(Struct, frozen=True):
@@ -192,8 +197,8 @@ def _ends(task: str) -> str:
 
 def split_needs(lines: Sequence[str]) -> list[str]:
     """Split a task into its needs: the lines that say something, at most `MAX_LINES`; one need where a line is a
-    paragraph. Of web addresses the name of the site is left (`ADDRESS`)."""
-    said = [_WEB_ADDRESS.sub(_name_site, line) for line in lines if line.strip()]
+    paragraph. Of web addresses the name of the site is left (`ADDRESS`), of paths the last name."""
+    said = [_PATH.sub(_name_file, _WEB_ADDRESS.sub(_name_site, line)) for line in lines if line.strip()]
     if any(len(line.split()) > MAX_NEED_WORDS for line in said):
         return ["\n".join(said)]
     return [*said[: MAX_LINES - 1], "\n".join(said[MAX_LINES - 1 :])] if len(said) > MAX_LINES else said
@@ -204,6 +209,15 @@ def _name_site(address: re.Match[str]) -> str:
     parts = [part for part in address[1].split(".") if part not in _SHARED_PARTS] or [""]
     site = parts[-2] if len(parts) > 1 else parts[0]
     return f"{ADDRESS} {'' if site.isdigit() else site} web page"
+
+
+def _name_file(path: re.Match[str]) -> str:
+    """Return what is read in place of a path: "the file april.md", or "the path archive". A line may begin with the
+    command of a client, `/review`."""
+    names = re.split(r"[\\/]", path[0].rstrip("/\\.:"))
+    if not path.start() and path[0].startswith("/") and len(names) == 2:
+        return path[0]
+    return f"the {'file' if '.' in names[-1] else 'path'} {names[-1]}"
 
 
 def softmax_entropy(scores: Sequence[float]) -> float:

@@ -881,7 +881,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "dtdr:published": Promise(f"{DTDR}, section 4.1", "DTDR-C and DTDR-L run as published, by name"),
     # The repository
     "ranking:address": Promise(
-        "docs/retrieval.md", "a task with a web address finds what takes one, whatever the words of the address say"
+        "docs/retrieval.md", "the words of a web address or a path do not decide which tool is needed"
     ),
     "gate:high": Promise("docs/retrieval.md: confidence", "high says that the first tool is the right one"),
     "gate:unread": Promise("docs/retrieval.md: confidence", "nothing is sure about a task that cannot be read"),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from foretool.retrieval.ranking import MAX_LINES, MOST_SEARCHED, Ranked, Ranking, Reasons, split_needs, task_lines
@@ -35,6 +37,32 @@ def test_a_paragraph_makes_all_lines_one_story() -> None:
 )
 def test_of_a_web_address_the_name_of_its_site_is_searched(line: str, read: str) -> None:
     assert split_needs([line]) == [read]
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ("read /home/me/slack/april.md.", "read the file april.md"),
+        ("open ~/notes/git/log.txt, please", "open the file log.txt, please"),
+        ("what does src/memory/search.py do?", "what does the file search.py do?"),
+        (r"list C:\Users\anna\Desktop", "list the path Desktop"),
+        ("is ./.env in /etc?", "is the file .env in the path etc?"),
+        ("(../a/b/)", "(the path b)"),
+        ("/review this", "/review this"),
+        ("issues and/or pulls of psf/requests, 1/2 or 24/7", "issues and/or pulls of psf/requests, 1/2 or 24/7"),
+        ("close </div> at 5 / 6", "close </div> at 5 / 6"),
+        ("see https://example.com/a/b.html in /tmp/x", "see this url example web page in the path x"),
+    ],
+)
+def test_of_a_path_the_last_name_is_searched(line: str, read: str) -> None:
+    assert split_needs([line]) == [read]
+
+
+def test_a_task_of_slashes_is_read_at_once() -> None:
+    started = time.process_time()
+    for text in ("a/" * 2_000, "/a" * 2_000, "~/" * 2_000, "http://" * 600, "./" * 2_000 + "x.y", "a" * 4_000 + "/"):
+        split_needs([text])
+    assert time.process_time() - started < 0.5
 
 
 def test_reasons_are_found_at_the_first_look_and_once() -> None:

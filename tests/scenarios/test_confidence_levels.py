@@ -169,7 +169,7 @@ def test_what_followed_earlier_searches_says_how_often_an_answer_is_sure(
 
 
 @requirement("ranking:address")
-def test_a_task_with_a_web_address_finds_what_takes_one_whatever_the_words_of_the_address_say(tmp_path: Path) -> None:
+def test_the_words_of_a_web_address_or_a_path_do_not_decide_which_tool_is_needed(tmp_path: Path) -> None:
     servers = {
         "web": {"fetch": "Fetches a page from the internet and extracts its contents as markdown"},
         "linear": {
@@ -178,6 +178,7 @@ def test_a_task_with_a_web_address_finds_what_takes_one_whatever_the_words_of_th
         "git": {"show_changes": "Show what changed in the files", "log": "List commits since a date"},
         "memory": {"add_facts": "Remember facts about people and places"},
     }  # fmt: skip
+    servers["files"] = {"read_text_file": "Read the whole text of a file", "list_directory": "List a folder"}
     with serving(tmp_path, servers=servers) as served:
         for task in (
             "What does a ticket for children cost according to https://museum.example.com/tickets/prices?",
@@ -185,3 +186,5 @@ def test_a_task_with_a_web_address_finds_what_takes_one_whatever_the_words_of_th
             "which issues does https://git.example.com/log mention",
         ):
             assert search(served, task)["matches"][0]["name"] == "web__fetch", task
+        for path in ("/home/me/linear/issues/list.txt", "./git/log/changes/words.txt", "src/memory/facts/people.py"):
+            assert search(served, f"what does {path} say?")["matches"][0]["name"] == "files__read_text_file", path
