@@ -3,7 +3,8 @@
 A client runs it at each prompt with JSON on stdin, waits for it, and shows the model what it prints. So it must be
 quick and never get in the way: a deadline ends it, every error ends it silently, and the exit status is always 0 (2
 would block the prompt). It imports neither the event loop nor click. What has no answer by the deadline is still
-stored: a child that the client does not wait for does that.
+stored: a child that the client does not wait for does that. "Yes, go on" names no task: it gets no answer and is not
+stored, so that the task before it goes on.
 
 After a command of the client's shell it runs too, where the user wants that (`--shell`): then it tells the proxy which
 programs ran with which subcommands, and prints nothing.
@@ -26,6 +27,7 @@ import time
 from collections import namedtuple
 
 from foretool.server.hints import AHEAD, MOST_TEXT
+from foretool.server.hints.talk import is_talk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing and pathlib take half as long to import as everything else that the way to a proxy needs
@@ -222,10 +224,11 @@ def answer_prompt(event_json: bytes | bytearray, options: HintOptions, patience_
 
 
 def read_prompt(event_json: bytes | bytearray) -> HookPrompt | None:
-    """Read what the client tells its hook; None if that has no prompt. May raise any error."""
+    """Read what the client tells its hook; None if that has no prompt, or one that names no task. May raise any
+    error."""
     event = json.loads(event_json)
     text = event.get("prompt")
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str) or is_talk(text):
         return None
     session, folder = str(event.get("session_id") or event.get("sessionId") or ""), str(event.get("cwd") or "")
     return HookPrompt(text, session, folder, time.time())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.hints import AHEAD, MOST_TEXT
 from foretool.server.hints.prompt_hook import PromptHook, searched_lines
-from foretool.server.hints.texts import Hint, Mark, without_deletions, write_prompt_hint
+from foretool.server.hints.texts import DOUBTED, MOST, Hint, Mark, without_deletions, write_prompt_hint
 from foretool.server.local.server import CallerLink, Hello, QuestionTalk, Service
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
@@ -118,11 +119,14 @@ class PromptAnswers:
         servers = session.conversations.whole.servers_in_use() if session is not None else ()
         reach = self._policy.reach(profile)
         ranking = self._search.rank(Query(lines, (), (), servers, profile.name), reach.finds, _RANKED)
-        ids = [each.tool for each in ranking.ranked]
-        if self._search.judge(ranking).level == "none":
+        ids, most = [each.tool for each in ranking.ranked], MOST
+        level = self._search.judge(ranking).level
+        if level == "none":
             ids = self._surely_next(lines)
+        elif level == "low" and any(line.nearness for line in ranking.evidence):
+            most = DOUBTED
         known = (tool for each in ids if (tool := self._catalog.get(each)) is not None)
-        return filter(reach.finds, known)
+        return islice(filter(reach.finds, known), most)
 
     def _note_shown(self, hint: Hint, prompt: Prompt, session: Session | None) -> None:
         """Record what the model reads; a call of a tool that it names is then no miss."""

@@ -38,6 +38,10 @@ TOOLS: Final = 6
 MOST: Final = 12
 """How many of the tools that fit best are looked at: those behind them are named for their words alone, and a model
 calls what is named."""
+DOUBTED: Final = 3
+"""How many are looked at where it is doubtful that any fits (`low`, by meaning). Of 14 steps of tasks with that level
+the first three hold a needed tool for 12, as many as the first six; and 18 of 30 prompts about code, which need no tool
+of a server, have it too."""
 _MORE: Final = "- also"
 LISTED: Final = "Tools of your list that may fit this request:"
 """Stands before names that need nothing else: their definitions are before the model already."""

@@ -67,6 +67,20 @@ def test_a_prompt_is_kept_and_its_likely_tools_are_named(tmp_path: Path) -> None
     assert (prompt.text, prompt.session, prompt.cwd) == (EVENT["prompt"], EVENT["session_id"], EVENT["cwd"])
 
 
+@requirement("hint:talk")
+@pytest.mark.parametrize("prompt", ["yes, go on", "What do you mean?", "weather"])
+def test_a_prompt_that_names_no_task_is_told_of_no_tool_and_does_not_end_the_task_before_it(
+    tmp_path: Path, prompt: str
+) -> None:
+    path = write_config(tmp_path)
+    with fill(path) as store:
+        done = run(path, told(prompt=prompt))
+        kept = [each.text for each in store.tasks.prompts()]
+    is_task = prompt == "weather"
+    assert (done.returncode, b"sky__forecast" in done.stdout, kept) == (0, is_task, [prompt] if is_task else [])
+    assert is_task or done.stdout == b""
+
+
 @requirement("trust:policy:deny")
 def test_a_denied_tool_is_not_named(tmp_path: Path) -> None:
     with fill(write_config(tmp_path)):
