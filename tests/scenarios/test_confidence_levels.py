@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -190,17 +188,3 @@ def test_the_words_of_a_web_address_or_a_path_do_not_decide_which_tool_is_needed
             assert search(served, task)["matches"][0]["name"] == "web__fetch", task
         for path in ("/home/me/linear/issues/list.txt", "./git/log/changes/words.txt", "src/memory/facts/people.py"):
             assert search(served, f"what does {path} say?")["matches"][0]["name"] == "files__read_text_file", path
-
-
-@requirement("hint:doubt")
-def test_where_it_is_doubtful_that_any_tool_fits_a_prompt_the_hook_names_three(tmp_path: Path) -> None:
-    with serving(tmp_path):
-        command = [sys.executable, "-m", "foretool", "hint", "--config", str(tmp_path / "mcp.json")]
-        named = {}
-        for prompt in ("is there anything about refunds", TASK):
-            event = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(Path.cwd())})
-            environ = {**os.environ, "FORETOOL_HINT_MS": "20000"}
-            said = subprocess.run(command, input=event, capture_output=True, text=True, check=True, env=environ)
-            named[prompt] = [line for line in said.stdout.splitlines() if line.startswith("- ")]
-    doubtful, likely = named.values()
-    assert len(doubtful) == 3 < len(likely) and "files__search_files" in likely[0]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fakes import FakeUpstream, Stage, proxy_over, tool
+from msgspec.structs import replace
 from requirements import requirement
 from stored_records import saved_upstreams
 
+from foretool.retrieval.ranking import Nearness, Ranking
 from foretool.server.hints import MOST_TEXT
 from foretool.server.hints.prompt_answer import read_question
-from foretool.server.hints.texts import HEAD, TOOLS
+from foretool.server.hints.texts import HEAD, MOST, TOOLS
 from foretool.server.ledger.story import read_miss_story
 from foretool.server.local.server import Hello
 from foretool.storage.opening import open_store
@@ -89,6 +92,26 @@ async def test_behind_the_best_the_hook_names_nothing_that_the_list_names_alread
             # A hook of which nobody knows the session goes by the list that was stored.
             assert stage.app.answering.prompt_answers._shown("", None)[1](named[0])
             assert not stage.app.answering.prompt_answers._shown("none", None)[1](named[0])
+
+
+@requirement("hint:doubt")
+async def test_where_it_is_doubtful_that_any_tool_fits_three_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = FakeUpstream("files", tools=[tool(f"read{n}", "To read a document.") for n in range(20)])
+    async with proxy_over(many, policy="frozen", list_tokens=0) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        search = stage.app.search
+        rank = search.rank
+
+        def by_meaning(*given: Any) -> Ranking:
+            ranking = rank(*given)
+            near = Nearness("minilm-tools", cosines=(0.3,))
+            return replace(ranking, evidence=tuple(replace(line, nearness=near) for line in ranking.evidence))
+
+        for level, is_read, most in (("low", True, 3), ("low", False, MOST), ("medium", True, MOST)):
+            monkeypatch.setattr(search, "judge", lambda ranking, level=level: SimpleNamespace(level=level))
+            monkeypatch.setattr(search, "rank", by_meaning if is_read else rank)
+            assert len(set(re.findall(r"read\d+", ask(stage, "read a document")))) == most
 
 
 @requirement("hint:record")
