@@ -158,6 +158,10 @@ QUESTION = (
 WIDE: dict[str, tuple[Callable[[], bytes], str]] = {
     "members": (lambda: b'{"content":[],%b' % members(1_500_000)[1:], "was not read"),
     "meta": (lambda: b'{"content":[],"_meta":%b}' % members(1_500_000), "was not read"),
+    "half-a-character": (
+        lambda: b'{"content":[],"structuredContent":{"t":"%b\\ud83d"}}' % (b"a line\\n" * 300_000),
+        "",
+    ),
     "surrogates": (lambda: b'{"content":[{"type":"text","text":"%b"}]}' % (b"\\ud800" * 3_000_000), "was not read"),
     "odd-keys": (lambda: b'{"content":[],%b' % members(60_000)[1:].replace(b"k", b"\\ud800"), ""),
     "blocks": (lambda: b'{"content":[%b]}' % b",".join([b'{"type":"text","text":"a"}'] * 500_000), ""),
