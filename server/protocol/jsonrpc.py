@@ -295,16 +295,21 @@ class _Large(msgspec.Struct, rename="camel"):
 _large: Final = msgspec.json.Decoder(_Large)
 
 
+MOST_ELSE: Final = 100_000
+"""Commas beside these. A picture in a question, or what a server tells a page in `_meta`, is long and has few."""
+
+
 def has_much_else(value: Raw | UnsetType) -> bool:
-    """Return whether a result or an error has more than a mebibyte beside the members that may be large. It may have
-    millions of members, each of which takes time wherever one of them is looked for."""
+    """Return whether a result or an error has more than a mebibyte with so many commas (`MOST_ELSE`) beside the members
+    that may be large. Each comma may part two members, which take time wherever one of them is looked for."""
     if value is UNSET or len(value) <= PART:
         return False
     try:
-        known = msgspec.structs.astuple(_large.decode(value))
+        large = [each for each in msgspec.structs.astuple(_large.decode(value)) if each is not UNSET]
     except (msgspec.DecodeError, RecursionError):
         return False
-    return len(value) - sum(len(each) for each in known if each is not UNSET) > PART
+    is_long = len(value) - sum(map(len, large)) > PART
+    return is_long and bytes(value).count(b",") - sum(bytes(each).count(b",") for each in large) > MOST_ELSE
 
 
 def text(value: Raw | None) -> str | None:

@@ -459,7 +459,8 @@ class Connection:
 
     def _on_reply(self, message: Message) -> None:
         if jsonrpc.has_much_else(message.result) or jsonrpc.has_much_else(message.error):
-            self._pass_over(_own_id(message.id), "its answer has more than 1 MiB in members that MCP does not name")
+            reason = f"its answer has more than {jsonrpc.MOST_ELSE:,} parts outside of its content"
+            self._pass_over(_own_id(message.id), reason)
             return
         request = self._pending.pop(_own_id(message.id), None)
         if request is None:

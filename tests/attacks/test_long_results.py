@@ -158,6 +158,15 @@ QUESTION = (
 WIDE: dict[str, tuple[Callable[[], bytes], str]] = {
     "members": (lambda: b'{"content":[],%b' % members(1_500_000)[1:], "was not read"),
     "meta": (lambda: b'{"content":[],"_meta":%b}' % members(1_500_000), "was not read"),
+    "meta-of-a-page": (lambda: b'{"content":[],"_meta":{"page":"%b"}}' % (b"<p>words, words</p>" * 90_000), ""),
+    "picture-in-a-question": (
+        lambda: (
+            b'{"resultType":"input_required","requestState":"s","inputRequests":{"q":{"method":"sampling/createMessage",'
+            b'"params":{"maxTokens":9,"messages":[{"role":"user","content":{"type":"image","mimeType":"image/png",'
+            b'"data":"%b"}}]}}}}' % (b"iVBORw0KGgo" * 150_000)
+        ),
+        "",
+    ),
     "half-a-character": (
         lambda: b'{"content":[],"structuredContent":{"t":"%b\\ud83d"}}' % (b"a line\\n" * 300_000),
         "",
@@ -185,7 +194,7 @@ async def test_no_answer_takes_more_than_a_moment_of_the_time_of_the_others(atta
     result = write()
     hostile.results["read"] = result
     async with proxy_over(hostile, result_tokens=500) as stage:
-        client = TimedClient(stage.app).modern(capabilities={"elicitation": {"form": {}}})
+        client = TimedClient(stage.app).modern(capabilities={"elicitation": {"form": {}}, "sampling": {}})
         await client.list_tools()
         began = time.thread_time()
         reply = await client.reply(client.post("tools/call", {"name": "hostile__read", "arguments": {}}))
