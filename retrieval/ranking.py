@@ -44,10 +44,13 @@ ALIKE: Final = 0.8
 CLEARLY: Final = 1.2
 """A score that is so many times another one is clearly better: more than usage adds."""
 _PATH: Final = re.compile(
-    r"(?<![\w<>/.:~\\-])(?:(?:~|\.\.?)?/(?=[\w.*])|[A-Za-z]:\\|(?:[\w-]+/)+(?=[\w*-]*\.[A-Za-z]))[^\s\"'`,;?()]*"
+    r"(?<![\w<>/.:~\\-])(?:(?:~|\.\.?)?(?<![+$%€£])/(?=[\w.*])|[A-Za-z]:\\"
+    r"|(?![\w-]+/[\w.-]*\.(?:js|rs|jl|net|io|dev|nvim|vim|git)\b(?!/))(?:[\w-]+/)+(?=[\w*-]*\.[A-Za-z]))[^\s\"'`,;?()]*",
+    re.IGNORECASE,
 )
-"""A path of a file or folder. The names of the folders above it say little of the tool that is needed, as little as
-those of a web address: `notes/slack/search/april.md`."""
+"""A path of a file or folder, no rate (`€/month`), and nothing that may be a repository (`vercel/next.js`). The names
+of the folders above it say little of the tool that is needed, as little as those of a web address:
+`notes/slack/search/april.md`."""
 
 
 class Query(Struct, frozen=True):

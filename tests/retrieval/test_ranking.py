@@ -51,6 +51,9 @@ def test_of_a_web_address_the_name_of_its_site_is_searched(line: str, read: str)
         ("/review this", "/review this"),
         ("issues and/or pulls of psf/requests, 1/2 or 24/7", "issues and/or pulls of psf/requests, 1/2 or 24/7"),
         ("close </div> at 5 / 6", "close </div> at 5 / 6"),
+        ("issues of vercel/next.js, dotnet/docs.NET", "issues of vercel/next.js, dotnet/docs.NET"),
+        ("50 €/month or C++/Rust", "50 €/month or C++/Rust"),
+        ("app/src/index.js, not src/a.js/b.md", "the file index.js, not the file b.md"),
         ("see https://example.com/a/b.html in /tmp/x", "see this url example web page in the path x"),
     ],
 )
@@ -60,7 +63,10 @@ def test_of_a_path_the_last_name_is_searched(line: str, read: str) -> None:
 
 def test_a_task_of_slashes_is_read_at_once() -> None:
     started = time.process_time()
-    for text in ("a/" * 2_000, "/a" * 2_000, "~/" * 2_000, "http://" * 600, "./" * 2_000 + "x.y", "a" * 4_000 + "/"):
+    for text in (
+        "a/" * 2_000, "/a" * 2_000, "~/" * 2_000, "http://" * 600, "./" * 2_000 + "x.y", "a" * 4_000 + "/",
+        "a/" + "." * 4_000, "a/.j" * 1_000, "a/b.js/" * 600,
+    ):  # fmt: skip
         split_needs([text])
     assert time.process_time() - started < 0.5
 

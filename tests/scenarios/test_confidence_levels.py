@@ -179,6 +179,8 @@ def test_the_words_of_a_web_address_or_a_path_do_not_decide_which_tool_is_needed
         "memory": {"add_facts": "Remember facts about people and places"},
     }  # fmt: skip
     servers["files"] = {"read_text_file": "Read the whole text of a file", "list_directory": "List a folder"}
+    servers["files"]["search_files"] = "Search for files by pattern"
+    servers["github"] = {"search_code": "Search for code across GitHub repositories"}
     with serving(tmp_path, servers=servers) as served:
         for task in (
             "What does a ticket for children cost according to https://museum.example.com/tickets/prices?",
@@ -188,3 +190,4 @@ def test_the_words_of_a_web_address_or_a_path_do_not_decide_which_tool_is_needed
             assert search(served, task)["matches"][0]["name"] == "web__fetch", task
         for path in ("/home/me/linear/issues/list.txt", "./git/log/changes/words.txt", "src/memory/facts/people.py"):
             assert search(served, f"what does {path} say?")["matches"][0]["name"] == "files__read_text_file", path
+        assert search(served, "search vuejs/vue.js for useEffect")["matches"][0]["name"] == "github__search_code"
