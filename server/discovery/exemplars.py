@@ -71,7 +71,8 @@ class Exemplars:
         shape, count = worked.most_common(1)[0]
         if {name for name, _ in shape} == required_arguments(tool):
             return failure
-        of = worked.total() + failed.total()
+        # Only calls of this shape count: others that worked too would make it read as one that often fails.
+        of = count + failed[shape]
         return "; ".join(filter(None, (f"{_write(tool, shape)} worked {count} of {of} times", failure)))
 
     def _refresh(self) -> None:

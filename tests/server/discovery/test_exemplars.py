@@ -38,9 +38,18 @@ def test_the_commonest_shape_that_worked_is_told_with_how_often_by_hand() -> Non
         call("s__read", ok=False, tail="number"),
     ]
     assert written(events, tool("s__read", "path")) == (
-        f"{HEAD}\ns__read(head: number, path: string) worked 2 of 5 times;"
+        f"{HEAD}\ns__read(head: number, path: string) worked 2 of 2 times;"
         " s__read(tail: number) failed 2 times, never worked"
     )
+
+
+def test_calls_with_other_arguments_make_no_shape_look_unsure() -> None:
+    often = [call("s__read", path="string", head="number")] * 2
+    failed = call("s__read", ok=False, path="string", head="number")
+    others = [call("s__read", path="string"), call("s__read", ok=False, path="string")]
+    shape = "s__read(head: number, path: string)"
+    assert written([*often, *others], tool("s__read", "path")) == f"{HEAD}\n{shape} worked 2 of 2 times"
+    assert written([*often, *others, failed], tool("s__read", "path")) == f"{HEAD}\n{shape} worked 2 of 3 times"
 
 
 def test_what_the_schema_says_already_is_not_told() -> None:
