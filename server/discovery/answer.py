@@ -232,16 +232,17 @@ class AnswerWriter:
     def write(
         self, arguments: Arguments, query: Query, ranking: Ranking, visible: Visible, reach: Reach,
         told: set[str] | None = None, skills: Sequence[SkillOffer] = (), told_servers: Collection[str] = (),
+        *, is_ours: bool = False,
     ) -> tuple[Answer, Prediction]:  # fmt: skip
         """Return the answer, and what the gate predicts of it. `told`: the servers of which the session was told that
         they are down; those of which this answer says so are added. `skills`: those that fit the task, best first.
-        `told_servers`: those whose words the client has."""
+        `told_servers`: those whose words the client has; `is_ours`: the task is a wrong name, and in no language."""
         judged = self._search.judge(ranking)
         level, k = judged.level, judged.k
         lacks = Lacks(
             self._find_absent(reach), told or (), self._search.count_unindexed(reach.admits),
             self._search.meaning_in() if query.lines else None,
-            _UNREAD not in (told or ()) and level != "high" and is_unread(query.lines),
+            not is_ours and _UNREAD not in (told or ()) and level != "high" and is_unread(query.lines),
         )  # fmt: skip
         if lacks.meaning_in and level == "none":
             level, k = "low", min(LEAST_SHOWN, len(ranking.ranked))  # words alone cannot tell that nothing fits

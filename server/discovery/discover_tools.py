@@ -235,8 +235,9 @@ class DiscoverTools:
         # Code has no bridges: it calls every tool by its own name.
         by_name = (lambda _: True) if client.is_program else session.list.sees
         answer, predicted = self._answers.write(
-            arguments, query, ranking, by_name, reach, session.told_absent, skills, client.told_servers
-        )
+            arguments, query, ranking, by_name, reach, session.told_absent, skills, client.told_servers,
+            is_ours=is_ours,
+        )  # fmt: skip
         kept = Discovery(
             session=session.record.key,
             at=self._recorder.now(),

@@ -359,6 +359,18 @@ async def test_a_made_up_name_is_answered_with_what_its_words_find(bridge: str, 
 
 
 @requirement("bridge:made-up")
+@pytest.mark.parametrize(
+    "name", ["disk__disk_blame", "disk__grafana_loki_tempo", "disk__zusammenpacken_ordnername_xyz"]
+)
+async def test_a_made_up_name_is_not_taken_for_a_task_in_another_language(name: str) -> None:
+    upstream = FakeUpstream("disk", [tool("pack", "Copies a folder into a zip archive"), tool("log", "Shows the log")])
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        found = str(await stage.client.call_tool("call_tool", through(name)))
+    assert "disk__" in found and "in English" not in found
+
+
+@requirement("bridge:made-up")
 async def test_a_made_up_name_finds_nothing_that_the_user_denies() -> None:
     upstream = FakeUpstream("disk", [WIPE, READ], entry={"deny": ["wipe"]})
     async with proxy_over(upstream) as stage:
