@@ -77,7 +77,7 @@ def _print_details(details: MissDetails) -> None:
         facts.append(_tell_next_list(details))
     output.say(f"{miss.id}  {name_miss(miss)}", "bold")
     for name, value in facts:
-        output.say_fact(name, value, indent=2, column=19)
+        output.say_fact(name, value, indent=2, column=20)
     _print_story(details)
     if miss.query and details.discovery is not None:
         output.say(f"\nHow a search for this task ranks tools now: foretool search {shlex.quote(miss.query)} --why")

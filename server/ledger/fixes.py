@@ -326,9 +326,13 @@ class _Finder:
             if search.at > miss.at and not are_alike(search.task, miss.query):
                 until = search.at  # what was called from then on was another need
                 break
-        later = self._app.store.calls.of_session(miss.session, miss.at, until)
-        first = next((each.tool for each in later if each.outcome == "ok"), None)
+        first = self._first_that_worked(until)
         return catalog.get(first) if first is not None else None
+
+    def _first_that_worked(self, until: float) -> ToolId | None:
+        """Return the tool of the first call behind the miss that worked; None without one."""
+        later = self._app.store.calls.of_session(self._miss.session, self._miss.at, until)
+        return next((ToolId(each.tool) for each in later if each.outcome == "ok"), None)
 
     def find(self) -> Iterator[Fix]:
         """Yield every change that would have shown the tool."""
@@ -470,7 +474,10 @@ class _Finder:
         return rounded if lists(rounded) else high
 
     def _rename(self, tool: Tool) -> Iterator[Fix]:
-        """Yield the alias that makes a name right which no tool has."""
+        """Yield the alias that makes a name right which no tool has. Names that look alike may mean the contrary
+        ("git_reset" and "git_merge"): only a tool that was called then, and worked, is known to be what was meant."""
+        if self._first_that_worked(self._miss.at + _AFTER_S) != tool.id:
+            return
         namespaces = self._app.catalog.namespaces
         found = namespaces.split(self._miss.tool)
         if found is None or found[0] != tool.upstream or namespaces.refusal(tool.upstream, found[1]) is not None:

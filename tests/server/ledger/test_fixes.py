@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from command_fakes import remember
 from msgspec.structs import replace
-from recorded_tasks import START, write_recorded
+from recorded_tasks import HOUR, START, write_recorded
 from stored_records import MISS
 
 from foretool.server import offline
@@ -191,13 +191,16 @@ def test_what_waits_for_the_user_is_reviewed(tmp_path: Path) -> None:
 
 def test_a_name_that_no_tool_has_may_become_an_alias(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS)
-    miss = replace(HIDDEN, noticed="unknown_name", cause="unknown", tool="sky__moon_now")
+    miss = replace(HIDDEN, noticed="unknown_name", cause="unknown", tool="sky__moon_now", at=START + 1)
     (fix,) = found(path, miss).fixes
     assert [each.text for each in fix.changes] == ["servers.sky.tools.moon.name=moon_now"]
     config = loader.load(path)
     changed = loader.parse(edit_config(config, fix).text().encode(), path)
     with offline.open_offline(changed) as app:
         assert app.catalog.find("sky__moon_now") is not None
+    other = replace(miss, session="s1", at=START + HOUR + 1)
+    assert kinds(path, other) == [], "another tool was called then: nobody knows that this one was meant"
+    assert kinds(path, replace(miss, at=START + 3)) == [], "nothing was called then"
     # The name of another server's tool is never given away.
     assert kinds(path, replace(miss, tool="calc__moon")) == []
     assert kinds(path, replace(miss, tool="sky__mooon")) == [], "nobody wants a tool to be called by a misspelling"
@@ -337,7 +340,7 @@ def test_what_the_next_list_names_needs_no_pin(tmp_path: Path, capsys: pytest.Ca
     with open_store(loader.load(path).storage) as store:
         store.calls.record([], [bypass])
     assert run(["misses", "7", "--config", str(path)]) == 0
-    assert "in the next list   by its name" in capsys.readouterr().out
+    assert "in the next list    by its name" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
