@@ -24,7 +24,8 @@ def test_talk_names_no_task(prompt: str) -> None:
     [
         "list the files", "stop the container", "undo the last commit", "what is 2*3?", "continue with #12", "commit",
         "what is in ~/b", "go to example.com", "and the weather?", "12 + 1", "42", "weiter mit der Rechnung",
-        "继续 部署", "now do the same " * 8,
+        "let him know that I agree", "thank her for it", "say sorry to them", "what do I have next?",
+        "anything for later?", "help me with my resume", "继续 部署", "now do the same " * 8,
     ],
 )  # fmt: skip
 def test_what_has_a_word_of_its_own_may_name_one(prompt: str) -> None:
