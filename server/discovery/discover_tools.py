@@ -262,6 +262,7 @@ class DiscoverTools:
             lookup=self._look_up(arguments, answer, reach, has_read=has_read),
         )  # fmt: skip
         self._recorder.settle(settled.new, settled.changed)
+        self._upstreams.start_wanted(answer.down)
         return kept, answer
 
     def _look_up(self, arguments: Arguments, answer: Answer, reach: Reach, *, has_read: bool) -> Lookup | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -161,10 +161,19 @@ class UpstreamRegistry:
             if time.time() >= failure.due_at:
                 upstream.start(era)
         elif failure is not None and server is not None and not server.url:
-            rests_until = failure.last_at + min(failure.last_at - failure.first_at, _NEW_RUN_S)
-            asyncio.get_running_loop().call_later(rests_until - time.time(), self._start_rested, upstream, era)
+            pause_s = min(failure.last_at - failure.first_at, _NEW_RUN_S)
+            # A failure may be on record from a time at which the machine's clock was fast.
+            rest_s = pause_s - max(time.time() - failure.last_at, 0.0)
+            asyncio.get_running_loop().call_later(rest_s, self._start_rested, upstream, era)
         else:
             upstream.start(era)
+
+    def start_wanted(self, names: Iterable[str]) -> None:
+        """Start those of these upstreams that rest after a failure in an earlier run: a search has told that they are
+        down. Without a client, as for a command that only looks, nothing starts."""
+        for name in names:
+            if self._woken is not None and name in self._upstreams:
+                self._start_rested(self._upstreams[name], self._woken)
 
     def _start_rested(self, upstream: Upstream, era: Era) -> None:
         if upstream.state is State.KNOWN and not upstream.has_failed:

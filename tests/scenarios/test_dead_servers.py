@@ -175,6 +175,33 @@ async def test_runs_that_follow_a_failure_start_the_server_again_after_a_pause_a
 
 
 @requirement("start:dead")
+async def test_a_server_that_the_user_has_mended_is_started_by_the_first_search_that_tells_that_it_is_down() -> None:
+    with open_store(":memory:") as store:
+        mended = FakeUpstream("chatty", ["say"])
+        remember(store, mended, "FT301", 3600.0)
+        async with proxy_over(calc(), mended, store=store) as stage:
+            await stage.client.initialize()
+            await asyncio.sleep(5)
+            assert (mended.starts, "chatty is down" in (await stage.client.discover("chatty"))["absent"]) == (0, True)
+            await asyncio.sleep(5)
+            assert mended.starts == 1
+            found = await stage.client.discover("say")
+        assert [each["name"] for each in found["matches"]][:1] == ["chatty__say"]
+
+
+@requirement("start:dead")
+async def test_a_failure_on_record_from_a_time_at_which_the_clock_was_fast_keeps_no_server_from_its_start() -> None:
+    with open_store(":memory:") as store:
+        works = FakeUpstream("chatty", ["say"])
+        entry, tomorrow = digest_entry(config_of(works).servers["chatty"]), time.time() + 86_400.0
+        store.serving.save_failure(Failure("chatty", entry, "FT301", "no", tomorrow - 9.0, tomorrow, 2, tomorrow + 9.0))
+        async with proxy_over(calc(), works, store=store) as stage:
+            await stage.client.initialize()
+            await asyncio.sleep(20)
+        assert works.starts == 1
+
+
+@requirement("start:dead")
 async def test_an_edited_entry_is_a_new_server() -> None:
     with open_store(":memory:") as store:
         slow = FakeUpstream("chatty", ["say"], entry={"env": {"KEY": "wrong"}}, gate=asyncio.Event())
