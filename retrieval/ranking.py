@@ -31,7 +31,9 @@ ADDRESS: Final = "this url"
 drown those around it."""
 _SHARED_PARTS: Final = frozenset(("www", "co", "ac", "gov"))
 """Parts of the name of a host that do not name its site, beside the last one."""
-_WEB_ADDRESS: Final = re.compile(r"(?:https?://(?:[^\s/?#@]*@)?|www\.)([a-z0-9.-]*)[!-~]*", re.IGNORECASE)
+_WEB_ADDRESS: Final = re.compile(
+    r"(?:https?://(?:[^\s/?#@]*@)?|(?<![a-z0-9])www\.(?=[a-z0-9]))([a-z0-9.-]*)[!-~]*", re.IGNORECASE
+)
 USED: Final = "used before"
 IN_USE: Final = "server in use"
 """The reasons of usage: the tool was called before, and a tool of its server was called lately."""

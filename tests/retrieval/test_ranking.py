@@ -32,6 +32,7 @@ def test_a_paragraph_makes_all_lines_one_story() -> None:
         ("http://localhost:3000 is slow", "this url localhost web page is slow"),
         ("读 https://example.cn/news这篇文章", "读 this url example web page这篇文章"),
         ("https://", "this url  web page"),
+        ("awww.cute, and the www. prefix", "awww.cute, and the www. prefix"),
         ("nothing at all: http, https, www", "nothing at all: http, https, www"),
     ],
 )
