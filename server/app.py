@@ -263,7 +263,9 @@ class App:
         """Do what is due each second: time-outs, parked requests, refused records, epochs."""
         attempt = self.guard.attempt
         # While pipes are not being read, the answer to a late request may already be in one.
-        attempt("servers", lambda: self.upstreams.tick(expire=not self.turn.is_held))
+        # Without a window we declare to servers what any client may do: nobody who can do that has come.
+        has_client = any(not each.is_shell for each in self.clients)
+        attempt("servers", lambda: self.upstreams.tick(expire=not self.turn.is_held, tell_again=has_client))
         attempt("clients", self.clients.expire)
         attempt("questions", self.answering.server_requests.expire)
         attempt("long calls", self.answering.calls.long_calls.tick)

@@ -316,13 +316,14 @@ class UpstreamRegistry:
 
     # -- in the course of time
 
-    def tick(self, *, expire: bool) -> None:
-        """Stop idle upstreams and, with `expire`, give up requests whose time is over; called about once a second."""
+    def tick(self, *, expire: bool, tell_again: bool) -> None:
+        """Stop idle upstreams and, with `expire`, give up requests whose time is over; with `tell_again`, restart those
+        that were told less than the clients of now can do. Called about once a second."""
         now = time.monotonic()
         for upstream in self:
             if expire:
                 upstream.expire()
-            if not self._is_kept_alive(upstream):
+            if tell_again and not self._is_kept_alive(upstream):
                 upstream.tell_again()
             if upstream.pids and now - max(upstream.used_at, upstream.up_at) > self._patience_with(upstream):
                 upstream.rest()

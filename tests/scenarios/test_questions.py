@@ -10,6 +10,7 @@ from callers import Caller, http_over, on_the_real_clock
 from fakes import BOTH, LEGACY, MODERN, Asked, Failed, FakeUpstream, Json, proxy_over, said
 from requirements import requirement
 
+from foretool.server.clients.client import SHELL
 from foretool.server.protocol import jsonrpc, versions
 
 pytestmark = pytest.mark.anyio
@@ -381,6 +382,26 @@ async def test_what_no_window_can_is_not_promised_to_a_server() -> None:
         for client in (stage.client, stage.connect()):
             await client.initialize(capabilities={})
         assert stage.app.clients.capabilities("legacy") == {}
+
+
+@requirement("question:capability-each")
+@pytest.mark.parametrize("left", ["nobody", "a shell"])
+async def test_no_server_is_started_again_because_the_last_window_has_gone(left: str) -> None:
+    """What any client may do is declared to servers that start then. Nobody has come who can do it."""
+    upstream = FakeUpstream("calc", ["add"])
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize(capabilities={})
+        await upstream.asked("tools/list")
+        await asyncio.sleep(5)
+        starts = upstream.starts
+        if left == "a shell":
+            await stage.connect().initialize(capabilities={"experimental": {SHELL: {}}})
+        stage.app.clients.remove(next(iter(stage.app.clients)))
+        await asyncio.sleep(5)
+        assert upstream.starts == starts
+        await stage.connect().initialize(capabilities={"elicitation": {}})
+        await asyncio.sleep(5)
+        assert upstream.starts == starts + 1, "now somebody has come"
 
 
 @requirement("question:whose")
