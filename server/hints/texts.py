@@ -14,6 +14,7 @@ discovery takes, is worth its own tokens. Of a server the block holds names of t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -51,6 +52,7 @@ HEAD: Final = (
 )
 
 
+_BRACKETED: Final = re.compile(r"<([^<>\s][^<>]*)>")
 _QUOTABLE: Final = str.maketrans({'"': "'", "<": "("})
 """Clients put the text between tags. A server's words end neither our quotes nor a client's tag, and begin none."""
 _MOST_NEXT: Final = 5
@@ -158,7 +160,7 @@ def describe_tool(tool: Tool, mark: Mark) -> Iterable[str]:
         yield f"- {tool.id}{mark}"  # the list has its arguments
         return
     line = f"- {call}{mark}"
-    about = one_line(summary_line(document(tool))).translate(_QUOTABLE)
+    about = _BRACKETED.sub(r"(\1)", one_line(summary_line(document(tool)))).translate(_QUOTABLE)
     if about and not mark.is_named:  # what a named tool does is worth less than the names of two or three others
         yield f'{line}: "{about}"'
     yield line
