@@ -246,7 +246,7 @@ class Foretool(Proxied):
                 await client.tools()
                 await wait_until_ready(client, has_encoder(config))
             # A hook that was never used would rank its first prompt by words alone.
-            await asyncio.to_thread(ask_hook, hook_of(command, config), "Hello")
+            await asyncio.to_thread(ask_hook, hook_of(command, config), "List my files")
             shutil.copy(config.with_name("foretool.sqlite3"), kept)
         if is_used:
             kept = await asyncio.to_thread(use, config, kept)
