@@ -189,9 +189,9 @@ def read_part(value: Raw, read: Callable[[Raw | bytes], Raw]) -> Raw:
             return mask.lift(read(mask.data))
 
 
-_MOST_MASKED: Final = 4 * PART
-"""Bytes. A message is read so at each of its levels, in 0.13 s in all for one as long as this. A program in JavaScript
-that cuts off a long text may leave half a character."""
+_MOST_MASKED: Final = 8 * PART
+"""Bytes. A message is read so at each of its levels, in a quarter of a second in all for one as long as this. A program
+in JavaScript that cuts off a long text may leave half a character."""
 _PAIRS: Final = ("0378", "0379", "0530", "0557", "0558")
 _STARTS: Final = ("2427", "2428", "2429", "2430", "2431", "2432", "2433", "2434")
 """Characters that Unicode does not assign, of two and of three bytes: they stand for what is as long, two backslashes
@@ -242,7 +242,7 @@ def _cut(data: bytes, kind: type[dict[str, Any]] | type[list[Any]], refusal: Exc
         if isinstance(refusal, msgspec.ValidationError) or (data.find(b"\\ud") < 0 and data.find(b"\\uD") < 0):
             raise refusal
         if len(data) > _MOST_MASKED:
-            raise ValueError("over 4 MiB with half a character, an escaped surrogate without its other half")
+            raise ValueError("over 8 MiB with half a character, an escaped surrogate without its other half")
         mask = _Mask(data)
         if kind is dict:
             found = _fields.decode(mask.data)

@@ -125,7 +125,7 @@ def test_a_user_without_a_file_gets_an_error_and_not_the_repositorys_servers(mac
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert "no such file" in done.stderr and "--config mcp.json" in done.stderr
-    assert machine.run("hint", given='{"prompt": "x"}').returncode == 0
+    assert machine.run("hint", given='{"prompt": "read my mail"}').returncode == 0
     assert not machine.ran.exists()
 
 
@@ -152,7 +152,9 @@ def test_a_relative_folder_in_the_environment_does_not_lead_into_the_repository(
         shutil.copy(project, machine.repository / folder / "mcp.json")
     before = sorted(machine.repository.rglob("*"))
     for words in (("doctor",), ("hint",), ("status",)):
-        machine.run(*words, given='{"prompt": "x"}', **environ, FORETOOL_STORAGE=str(machine.home / "store.sqlite3"))
+        machine.run(
+            *words, given='{"prompt": "read my mail"}', **environ, FORETOOL_STORAGE=str(machine.home / "store.sqlite3")
+        )
     assert not machine.ran.exists()
     assert sorted(machine.repository.rglob("*")) == before
 
@@ -161,8 +163,8 @@ def test_a_relative_folder_in_the_environment_does_not_lead_into_the_repository(
 def test_the_users_own_file_may_hand_over_to_the_project_but_keeps_the_database(machine: Machine) -> None:
     machine.write_own(project_config=True)
     project = machine.write_project()
-    assert machine.run("hint", given='{"prompt": "mine"}').returncode == 0
-    assert machine.prompts() == ["mine"]
+    assert machine.run("hint", given='{"prompt": "my mail"}').returncode == 0
+    assert machine.prompts() == ["my mail"]
     for words in ((), ("--config", str(machine.own))):
         status = json.loads(machine.run("status", "--json", *words).stdout)
         assert (status["config"], status["config_named_by"]) == (str(project), "project_config")
@@ -224,7 +226,7 @@ def test_no_module_of_the_repository_is_imported_by_us_or_by_our_workers(
     assert wait_until(counted)
     assert served.leave() == 0
     for words in (("status",), ("learn",), ("hint",), ("connect",), ("search", "tell")):
-        machine.run(*words, given='{"prompt": "x"}')
+        machine.run(*words, given='{"prompt": "read my mail"}')
     assert not machine.ran.exists(), machine.ran.read_text()
 
 
