@@ -190,8 +190,8 @@ def read_part(value: Raw, read: Callable[[Raw | bytes], Raw]) -> Raw:
 
 
 _MOST_MASKED: Final = 8 * PART
-"""Bytes. A message is read so at each of its levels, in a quarter of a second in all for one as long as this. A program
-in JavaScript that cuts off a long text may leave half a character."""
+"""Bytes. A message is read so at each of its levels, in 0.3 to 0.45 s in all for one as long as this. A program in
+JavaScript that cuts off a long text may leave half a character."""
 _PAIRS: Final = ("0378", "0379", "0530", "0557", "0558")
 _STARTS: Final = ("2427", "2428", "2429", "2430", "2431", "2432", "2433", "2434")
 """Characters that Unicode does not assign, of two and of three bytes: they stand for what is as long, two backslashes
