@@ -3,8 +3,8 @@
     python -m bench.retrieval.addresses CATALOGS [--encoder NAME] [--show] [--json]
 
 `addresses.json` holds 57 everyday tasks with an address and 34 with a path, each with what the name of a right tool
-matches, and three sets of real servers; they were written before any answer was seen. Counted are those that a tool of
-the set serves. CATALOGS is a folder of these servers' lists.
+matches, and three sets of real servers; each was written before its answer was seen, and how addresses and paths are
+read was chosen on them. Counted are those that a tool of the set serves. CATALOGS is a folder of these servers' lists.
 """
 
 from __future__ import annotations
