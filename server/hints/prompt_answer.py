@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -79,9 +78,11 @@ class PromptAnswers:
             session.conversations.whole.note_prompt(lines, prompt.at)
         reach = self._policy.reach(profile)
         listed, named = self._shown(profile.name, session)
+        likely, most = self._likely(lines, profile, session)
         hint = write_prompt_hint(
-            without_deletions(self._likely(lines, profile, session), "\n".join(lines)),
+            without_deletions(likely, "\n".join(lines)),
             lambda tool: Mark(listed(tool.id), reach.verdict(tool).bridge == CALL_WRITE, named(tool.id)),
+            most,
         )
         if hint.tools:
             self._note_shown(hint, prompt, session)
@@ -114,8 +115,9 @@ class PromptAnswers:
         near = self._hook.nearest(likely, folder)
         return [known[client] for client in near or (own if len(own) == 1 and not others else [])]
 
-    def _likely(self, lines: tuple[str, ...], profile: Profile, session: Session | None) -> Iterator[Tool]:
-        """Yield the tools that fit the prompt, best first; none if that is not likely of any."""
+    def _likely(self, lines: tuple[str, ...], profile: Profile, session: Session | None) -> tuple[Iterator[Tool], int]:
+        """Return the tools that fit the prompt, best first, and how many of them to look at; none if that is not likely
+        of any."""
         servers = session.conversations.whole.servers_in_use() if session is not None else ()
         reach = self._policy.reach(profile)
         ranking = self._search.rank(Query(lines, (), (), servers, profile.name), reach.finds, _RANKED)
@@ -126,7 +128,7 @@ class PromptAnswers:
         elif level == "low" and any(line.nearness for line in ranking.evidence):
             most = DOUBTED
         known = (tool for each in ids if (tool := self._catalog.get(each)) is not None)
-        return islice(filter(reach.finds, known), most)
+        return filter(reach.finds, known), most
 
     def _note_shown(self, hint: Hint, prompt: Prompt, session: Session | None) -> None:
         """Record what the model reads; a call of a tool that it names is then no miss."""

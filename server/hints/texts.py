@@ -88,13 +88,13 @@ class Mark(Struct, frozen=True):
         return " (listed)" if self.is_listed else " (write)" if self.writes else ""
 
 
-def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hint:
+def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark], most: int = MOST) -> Hint:
     """Return a text that names these tools, as many as fit; an empty one if there are none.
 
-    `tools`: the best first. Behind the first `TOOLS` only those are named that the list neither has nor names. Where
-    the list has them all, the names of the first `TOOLS` are enough.
+    `tools`: the best first, of which `most` are looked at. Behind the first `TOOLS` only those are named that the list
+    neither has nor names. Where the list has them all, the names of the first `TOOLS` are enough.
     """
-    best = [(tool, mark(tool)) for tool in islice(tools, MOST) if signature(tool)]
+    best = [(tool, mark(tool)) for tool in islice(tools, most) if signature(tool)]
     if not best:
         return Hint()
     if all(how.is_listed for _, how in best):

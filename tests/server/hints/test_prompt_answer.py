@@ -96,7 +96,8 @@ async def test_behind_the_best_the_hook_names_nothing_that_the_list_names_alread
 
 @requirement("hint:doubt")
 async def test_where_it_is_doubtful_that_any_tool_fits_three_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = FakeUpstream("files", tools=[tool(f"read{n}", "To read a document.") for n in range(20)])
+    deleting = [tool(f"delete_{n}", "To read a document.") for n in range(2)]
+    many = FakeUpstream("files", tools=[*deleting, *(tool(f"read{n}", "To read a document.") for n in range(20))])
     async with proxy_over(many, policy="frozen", list_tokens=0) as stage:
         await stage.client.initialize()
         await stage.client.list_tools()
@@ -104,14 +105,19 @@ async def test_where_it_is_doubtful_that_any_tool_fits_three_are_named(monkeypat
         rank = search.rank
 
         def by_meaning(*given: Any) -> Ranking:
-            ranking = rank(*given)
+            ranking = by_words(*given)
             near = Nearness("minilm-tools", cosines=(0.3,))
             return replace(ranking, evidence=tuple(replace(line, nearness=near) for line in ranking.evidence))
 
+        def by_words(*given: Any) -> Ranking:
+            """Tools that delete stand first, and are left out before others are counted: nobody asks for them."""
+            ranking = rank(*given)
+            return replace(ranking, ranked=tuple(sorted(ranking.ranked, key=lambda each: "delete" not in each.tool)))
+
         for level, is_read, most in (("low", True, 3), ("low", False, MOST), ("medium", True, MOST)):
             monkeypatch.setattr(search, "judge", lambda ranking, level=level: SimpleNamespace(level=level))
-            monkeypatch.setattr(search, "rank", by_meaning if is_read else rank)
-            assert len(set(re.findall(r"read\d+", ask(stage, "read a document")))) == most
+            monkeypatch.setattr(search, "rank", by_meaning if is_read else by_words)
+            assert len(set(re.findall(r"read\d+", ask(stage, "read the document")))) == most
 
 
 @requirement("hint:record")
