@@ -203,10 +203,17 @@ def _ends(task: str) -> str:
 def split_needs(lines: Sequence[str]) -> list[str]:
     """Split a task into its needs: the lines that say something, at most `MAX_LINES`; one need where a line is a
     paragraph. Of web addresses the name of the site is left (`ADDRESS`), of paths the last name."""
-    said = [_PATH.sub(_name_file, _WEB_ADDRESS.sub(_name_site, line)) for line in lines if line.strip()]
+    said = [_name_places(line) for line in lines if line.strip()]
     if any(len(line.split()) > MAX_NEED_WORDS for line in said):
         return ["\n".join(said)]
     return [*said[: MAX_LINES - 1], "\n".join(said[MAX_LINES - 1 :])] if len(said) > MAX_LINES else said
+
+
+@lru_cache(maxsize=64)
+def _name_places(line: str) -> str:
+    """Return a line with what is read in place of its addresses and paths. A search splits its task several times, and
+    a call the task that it is for."""
+    return _PATH.sub(_name_file, _WEB_ADDRESS.sub(_name_site, line))
 
 
 def _name_site(address: re.Match[str]) -> str:
