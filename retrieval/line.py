@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Sequence
+from functools import cached_property
 
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.near_words import near_terms
@@ -16,27 +16,12 @@ _SAMPLED, _LEAST_SAMPLED = 8, 800
 """One in so many scores is sampled where so many tools have one."""
 
 
-def searched_terms(texts: Sequence[str], *, widened: bool) -> Iterator[str]:
-    """Yield the terms that a request looks up for its lines and clauses; `widened` as for `NeedScores`."""
-    for text in texts:
-        said, near = _read(text, widened)
-        yield from said
-        yield from near
-
-
-@lru_cache(maxsize=32)
-def _read(text: str, widened: bool) -> tuple[dict[str, float], dict[str, tuple[str, float]]]:
-    """Return the terms of a text with their weights, and those that mean nearly the same; nobody changes either. A
-    search reads its text when it is prepared and when it is ranked."""
-    said = weigh_terms(text)
-    return said, near_terms(said) if widened else {}
-
-
 class NeedScores:
     def __init__(self, corpus: Corpus, text: str, *, widened: bool = False) -> None:
         """`widened`: whether words that mean nearly the same take part; encoders know them already."""
         self.text = text
-        said, near = _read(text, widened)
+        said = weigh_terms(text)
+        near = near_terms(said) if widened else {}
         weights = {term: weight for term, (_, weight) in near.items()}
         added = corpus.lexical.rare(weights) if near else ()
         self.wanted = said | {term: weights[term] for term in added}

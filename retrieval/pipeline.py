@@ -8,14 +8,13 @@ name or use is not ranked at all; with encoders, neither is one further off than
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from foretool.retrieval.clauses import split_task
 from foretool.retrieval.corpus import Corpus
-from foretool.retrieval.line import NeedScores, searched_terms
 from foretool.retrieval.rankers.usage import habits
 from foretool.retrieval.ranking import Query, Ranked, Ranking, Reasons, split_needs
 from foretool.retrieval.scoring import FIRST, Kept, QueryScores
@@ -32,14 +31,10 @@ _MAX_READINGS, _REPLAYED_READINGS = 256, 4_096
 """How many texts keep their vectors, and in a replay."""
 _MAX_USAGES = 16
 """How many usages are remembered: one of each profile that has one of its own."""
-MAX_PREPARED = 4
-"""So many searches may be prepared before they are ranked."""
 _LEAST_CHANCE = 0.01
 """Tools that are less likely to be called next are left out of a prediction."""
 READ_AT_ONCE = 400
 """So many characters of a task are read by encoders at once, in some 20 ms; the longest one takes half a second."""
-MANY_NAMES = 1000
-"""So many names are noted at once, in 6 ms."""
 
 _chance = itemgetter(0)
 
@@ -76,9 +71,6 @@ class Pipeline:
         has read before, which would be most of what it embeds."""
         self._kept: tuple[object, Kept] | None = None
         """The corpus and encoders of a replay, and what is kept of them."""
-        self._prepared: dict[tuple[str, ...], tuple[tuple[int, bool], Kept]] = {}
-        """By task, the lines of the searches that were prepared and not ranked yet, with what they are made of: the
-        version of the corpus, and whether words that mean nearly the same take part."""
         self._predicted_by: object = None
         """All these models, and the corpus that they follow."""
 
@@ -99,23 +91,6 @@ class Pipeline:
         is_learned = request.sum is not None and request.learned is not None and bool(request.learned.models)
         return Ranking(tuple(ranked), fitting, request.evidence(), is_learned, "\n".join(query.lines))
 
-    def prepare(self, query: Query) -> Iterator[None]:
-        """Compute what `rank` needs of the words of a query, in steps; among tens of thousands of tools that takes
-        longer than the ranking itself. The result is the same without it."""
-        widened = self._ready_encoders() is None
-        texts = split_task(split_needs(query.lines), by_words=widened)
-        yield from self.corpus.lexical.prepare(searched_terms(texts, widened=widened))
-        if self.corpus.names.looks_near(texts, query.names):
-            yield from self.corpus.names.noting()
-        made_of, kept = (self.corpus.version, widened), Kept(len(self.corpus.ids))
-        for text in texts:
-            yield
-            kept.line(text, partial(NeedScores, self.corpus, widened=widened))
-        if self.corpus.version == made_of[0]:
-            while len(self._prepared) >= MAX_PREPARED:
-                del self._prepared[next(iter(self._prepared))]
-            self._prepared[query.lines] = made_of, kept
-
     def is_long(self, query: Query) -> bool:
         """Return whether encoders need so long for a query that they must not block the event loop."""
         return self.dense is not None and sum(map(len, query.lines)) > READ_AT_ONCE
@@ -134,13 +109,6 @@ class Pipeline:
                 self._keep_readings(read)
 
         return lambda: partial(keep, dict(zip(texts, dense.readings(texts), strict=True)))
-
-    def has_names_to_note(self, query: Query) -> bool:
-        """Return whether a query needs the index of misspellings, which is not made yet and takes long."""
-        if self.corpus.names.unnoted <= MANY_NAMES:
-            return False
-        texts = split_task(split_needs(query.lines), by_words=self._ready_encoders() is None)
-        return self.corpus.names.looks_near(texts, query.names)
 
     def parts(self, query: Query, usage: Mapping[ToolId, Usage] | None = None) -> dict[str, Floats]:
         """Return what each ranker adds to the score of every slot; (slots,) each. {} where words alone rank."""
@@ -209,14 +177,9 @@ class Pipeline:
         dense = self._ready_encoders()
         usage = usage or {}
         learned = self._aligned_models(dense)
-        kept = self._keep(dense) if self.is_replaying else self._take_prepared(query, widened=dense is None)
+        kept = self._keep(dense) if self.is_replaying else None
         habit = self._habit_of(usage)
         return QueryScores(self.corpus, query, usage, habit, dense, learned, self._read, kept, self.may_read)
-
-    def _take_prepared(self, query: Query, *, widened: bool) -> Kept | None:
-        """Return the lines that were prepared for a query; None where the corpus or the encoders have changed since."""
-        made_of, kept = self._prepared.pop(query.lines, ((-1, False), None))
-        return kept if made_of == (self.corpus.version, widened) else None
 
     def _keep(self, dense: DenseEnsemble | None) -> Kept:
         """Return what is kept in a replay of this corpus and these encoders."""

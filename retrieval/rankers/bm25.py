@@ -14,7 +14,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from math import log
 
@@ -37,8 +37,6 @@ _MOST_NEAR = 6
 """How many terms take part that a query does not have (`near_words`)."""
 _FEW, _FEWEST = 0.05, 3
 """Such a term counts only if at most this share of the tools has it, or so many: else it tells little."""
-MAX_HELD = 1 << 20
-"""How many tools all kept terms may have together, 8 MiB: among 44,000 tools a common term alone has thousands."""
 _MET = 0.5
 """Words that meet this share of what a query tells count in full beside encoders."""
 _RARE_TERMS = 3
@@ -144,9 +142,8 @@ class Lexical:
         self._postings: defaultdict[str, array[int]] = defaultdict(lambda: array("I"))
         self._lengths = tuple(array("I") for _ in self.fields)  # (slots,) each
         self._totals = [0] * len(self.fields)  # sums of lengths over live slots
-        self._norms: list[list[float]] = []  # (slots,) each, of the first fields, none when stale
-        self._impacts: dict[str, Impacts] = {}  # of the terms asked for since the last change, the oldest first
-        self._held = 0  # tools in all of them
+        self._norms: list[list[float]] = []  # (slots,) each, by field; none when stale
+        self._impacts: dict[str, Impacts] = {}  # of the terms asked for since the last change
 
     def add(self, document: Document) -> int:
         """Index a document; its slot is the next one."""
@@ -302,21 +299,7 @@ class Lexical:
         if not found.slots:
             return None  # only dropped tools had it
         self._impacts[term] = found
-        self._held += len(found.slots)
-        while self._held > MAX_HELD and len(self._impacts) > 1:
-            self._held -= len(self._impacts.pop(next(iter(self._impacts))).slots)
         return found
-
-    def prepare(self, wanted: Iterable[str]) -> Iterator[None]:
-        """Compute what a search for these terms needs, with a pause before each part. If the index changes in a pause,
-        the result is stale, and the search computes what is missing."""
-        while len(self._norms) < len(self.fields):
-            yield
-            self._compute_norms(len(self._norms) + 1)
-        for term in wanted:
-            if term not in self._impacts:
-                yield
-                self.impacts(term)
 
     def all_impacts(self) -> Iterator[tuple[str, Impacts]]:
         """Yield every term with what it adds to the tools that have it, without keeping that in memory. Start again if
@@ -325,7 +308,7 @@ class Lexical:
             yield term, self._computed(self._postings.get(term, array("I")))
 
     def _computed(self, postings: array[int]) -> Impacts:
-        norms = self._compute_norms(len(self.fields))
+        norms = self._norms = self._norms or self._compute_norms()
         alive = self._alive
         if self.live < len(alive):
             postings = array("I", (posting for posting in postings if alive[posting >> _SLOT]))
@@ -349,22 +332,20 @@ class Lexical:
                     values[place] *= self._wide[slot]
         return Impacts(array("I", slots), values, worth, len(slots))
 
-    def _compute_norms(self, most: int) -> list[list[float]]:
-        """Compute what one occurrence is worth, weight / (1 - b + b len / mean len), by field and slot, of the first
-        `most` fields."""
-        known = slice(len(self._norms), most)
-        for field, lengths, total in zip(self.fields[known], self._lengths[known], self._totals[known], strict=True):
+    def _compute_norms(self) -> list[list[float]]:
+        """Return what one occurrence is worth, weight / (1 - b + b len / mean len), by field and slot."""
+        norms = []
+        for field, lengths, total in zip(self.fields, self._lengths, self._totals, strict=True):
             scale = field.b * self.live / total if total else 0.0
             floor = 1.0 - field.b
-            self._norms.append([field.weight / (floor + scale * length) if length else 0.0 for length in lengths])
-        return self._norms
+            norms.append([field.weight / (floor + scale * length) if length else 0.0 for length in lengths])
+        return norms
 
     def _stale(self) -> None:
         # A change moves every mean length and every idf a little; the next queries compute what they need.
         if self._norms or self._impacts:
             self._norms = []
             self._impacts = {}
-            self._held = 0
 
 
 def pick_rare(wanted: Mapping[str, float], having: Mapping[str, int], total: int) -> list[str]:

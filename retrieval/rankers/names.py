@@ -8,8 +8,7 @@ anywhere in a line, are the same name. A plain word inside a sentence is not a n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 
 from foretool.retrieval.ranking import MAX_NEED_WORDS
 from foretool.retrieval.words import compact, letter_pairs
@@ -25,8 +24,6 @@ _PLACED = 1 / 1024
 """What each further name of a list counts less, so that tools come in the order in which they were named."""
 
 _MAX_NAME = 128
-NOTED_AT_ONCE = 150
-"""Names that are noted between two pauses, which takes about a millisecond."""
 _MAX_GUESSES = 8
 """How many words of one query are compared with every name; each takes a fraction of a millisecond at 5,000 tools."""
 
@@ -57,7 +54,7 @@ class NameIndex:
         self._slots: dict[str, list[int]] = {}  # compact name to slots; a list is never empty
         self._exposed: dict[str, int] = {}  # exposed name to slot
         self._having: dict[str, list[str]] = {}  # keys by each pair of neighbouring letters in them, dropped ones too
-        self._unnoted: list[str] = []  # keys that are not in `_having` yet
+        self._unnoted: list[str] = []  # keys that are not in `_having` yet; each takes 6 µs
 
     def add(self, slot: int, server: str, name: str, exposed: str) -> None:
         """Index a tool by its name, with and without its server, and by its exposed name."""
@@ -100,19 +97,17 @@ class NameIndex:
         ordinary word, such as "T-test" or "COVID-19" in a sentence."""
         found: dict[int, float] = {}
         guesses, strength = _MAX_GUESSES, EXACT
-        for written, edits, is_sure in _candidates(line):
+        for name, edits, is_sure in _candidates(line):
             if surely and not is_sure:
                 continue
-            is_known = self._knows(written)
+            written = spellings(name)
+            is_known = any(compact(each) in self._slots for each in written)
             if is_known or (edits and guesses):
                 guesses -= not is_known
                 before = len(found)
                 self._collect(found, written, strength, edits)
                 strength -= _PLACED * (len(found) > before)
         return found
-
-    def _knows(self, written: Sequence[str]) -> bool:
-        return any(compact(name) in self._slots for name in written)
 
     def _collect(self, found: dict[int, float], written: Sequence[str], strength: float, edits: int) -> None:
         """Add the tools that a name means, however it is spelled: that with exactly this name alone, else all whose
@@ -151,34 +146,13 @@ class NameIndex:
     def _likely(self, key: str, edits: int) -> set[str]:
         """Return the names with one of the 3 * edits + 1 rarest pairs of a key: all within `edits` of it, and some
         others."""
-        for _ in self.noting():
-            pass
+        for name in self._unnoted:
+            for pair in letter_pairs(name):
+                self._having.setdefault(pair, []).append(name)
+        self._unnoted.clear()
         pairs = sorted((len(self._having.get(pair, ())), pair) for pair in letter_pairs(key))
         likely = {name for _, pair in pairs[: 3 * edits + 1] for name in self._having.get(pair, ())}
         return likely & self._slots.keys()
-
-    @property
-    def unnoted(self) -> int:
-        """How many names the index of misspellings still lacks; each takes 6 µs."""
-        return len(self._unnoted)
-
-    def looks_near(self, lines: Iterable[str], asked: Iterable[str]) -> bool:
-        """Return whether a search in these lines, or for these names, has to look for misspelled names."""
-        if not all(self._knows(spellings(name)) for name in asked):
-            return True
-        return any(edits and not self._knows(written) for line in lines for written, edits, _ in _candidates(line))
-
-    def noting(self) -> Iterator[None]:
-        """Make the index of misspellings, and pause now and then. In a pause names may be added and dropped."""
-        while part := self._unnoted[-NOTED_AT_ONCE:]:
-            del self._unnoted[-NOTED_AT_ONCE:]
-            for name in part:
-                self._note(name)
-            yield
-
-    def _note(self, name: str) -> None:
-        for pair in letter_pairs(name):
-            self._having.setdefault(pair, []).append(name)
 
 
 def distance(a: str, b: str, limit: int) -> int:
@@ -213,14 +187,9 @@ def spellings(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((name, *bare)))
 
 
-@lru_cache(maxsize=32)  # a search asks for those of its lines when it is prepared and when they are ranked
-def _candidates(line: str) -> tuple[tuple[tuple[str, ...], int, bool], ...]:
-    """Return the parts of a line that may be names, each in all its spellings, with the edits it is allowed, and
-    whether it is surely a name."""
-    return tuple((spellings(name), edits, is_sure) for name, edits, is_sure in _find_candidates(line))
-
-
-def _find_candidates(line: str) -> Iterator[tuple[str, int, bool]]:
+def _candidates(line: str) -> Iterator[tuple[str, int, bool]]:
+    """Yield the parts of a line that may be names, each with the edits it is allowed, and whether it is surely a
+    name."""
     if (listed := _LIST.fullmatch(line[:10_000])) is not None:
         yield from ((name, 2, True) for name in _TOKEN.findall(listed[1]))
         return

@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -26,7 +26,7 @@ from foretool.retrieval.ranking import Query, Ranking, split_needs
 from foretool.server.catalog.search_index import Index
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.server.transports.tasks import BackgroundWork, in_slices
+from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.records import Tool, ToolId, Usage
 from foretool.storage.steps import Steps
 
@@ -42,15 +42,12 @@ if TYPE_CHECKING:
 
 SLICE_S: Final = 0.002
 """How long the index is worked on before other work gets its turn."""
-PREPARED_S: Final = 0.002
-"""How long a search is prepared in the turn that it came in; a task takes over then."""
 AT_ONCE: Final = 20
 """A search indexes up to so many missing tools before it returns, 3 ms; more of them in slices."""
 FEW: Final = 500
 """A ranking that nobody can wait for indexes up to so many missing tools at once; that takes some 70 ms."""
 MANY: Final = 5000
-"""A new list indexes up to so many missing tools at once, 0.7 s; with more, it ranks those that are there. A search
-over so many prepares its words in slices."""
+"""A new list indexes up to so many missing tools at once, 0.7 s; with more, it ranks those that are there."""
 INDEX_S: Final = 5.0
 """A search waits so long for the index, then ranks the tools that are in it."""
 OPEN_S: Final = 15.0
@@ -162,8 +159,6 @@ class Search(BackgroundWork):
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_wanted = False
         """Whether somebody searches in words here, or will: an encoder is worth its memory from then on."""
-        self._preparing = 0
-        """How many searches are prepared; another tool in the index would make that vain."""
         self.opening = EncoderOpening()
 
     @property
@@ -299,7 +294,6 @@ class Search(BackgroundWork):
         waits_for_meaning = self.opening.is_awaited(lacks_meaning=bool(query.lines) and not is_ranked)
         # The encoders open over tools that are indexed.
         opening = self.opening.begin() if waits_for_meaning and not is_behind else None
-        preparation = self._prepare(query)
 
         def rank_now() -> None:
             guard(lambda: go(self.rank(query, finds, limit, AT_ONCE)))
@@ -316,34 +310,19 @@ class Search(BackgroundWork):
                 (await asyncio.to_thread(read))()
 
         async def rank_later() -> None:
-            await _try_to(prepare())
-            self._preparing += 1
             try:
-                await _try_to(in_slices(preparation))
-                rank_now()
-            finally:
-                self._preparing -= 1
+                await prepare()
+            except Exception:  # without that it is answered all the same
+                log.exception("A search could not be prepared")
+            rank_now()
 
         waits = is_behind or opening is not None or bool(self._slow and query.lines)
-        waits = waits or self._index.pipeline.is_long(query)
-        if waits or not _is_prepared_at_once(preparation):
+        if waits or self._index.pipeline.is_long(query):
             task = asyncio.get_running_loop().create_task(rank_later())
             self._tasks.add(task)  # the loop itself forgets tasks
             task.add_done_callback(self._tasks.discard)
         else:
             rank_now()
-
-    def _takes_long(self, query: Query) -> bool:
-        pipeline = self._index.pipeline
-        return len(pipeline.corpus) >= MANY or pipeline.has_names_to_note(query)
-
-    def _prepare(self, query: Query) -> Steps[None]:
-        if self._takes_long(query):
-            if not self._index.is_complete and self.count_unindexed() <= AT_ONCE:
-                # Before the words are prepared, because each new tool outdates what was prepared.
-                self._index.update(AT_ONCE)
-                yield
-            yield from self._index.pipeline.prepare(query)
 
     def find_now(self, query: Query, finds: Finds, limit: int) -> Ranking:
         """Rank as `find` does and return the result, however long it takes: for commands."""
@@ -414,17 +393,9 @@ class Search(BackgroundWork):
 
     async def _index_slices(self) -> None:
         await asyncio.to_thread(_import_ranking)
-        while self._preparing or not self._index.advance(SLICE_S):
+        while not self._index.advance(SLICE_S):
             self._index.spare_collector()
             await asyncio.sleep(0)
-
-
-async def _try_to(prepare: Coroutine[Any, Any, None]) -> None:
-    """Prepare a search; without that it is answered all the same."""
-    try:
-        await prepare
-    except Exception:
-        log.exception("A search could not be prepared")
 
 
 def _import_ranking() -> None:
@@ -433,15 +404,3 @@ def _import_ranking() -> None:
 
     assert confidence
     assert pipeline
-
-
-def _is_prepared_at_once(preparation: Steps[None]) -> bool:
-    """Prepare a search for as long as the loop may be kept; return whether nothing is left of it."""
-    until = time.perf_counter() + PREPARED_S
-    try:
-        for _ in preparation:
-            if time.perf_counter() >= until:
-                return False
-    except Exception:  # the ranking fails alike, at the boundary of its request
-        log.exception("A search could not be prepared")
-    return True

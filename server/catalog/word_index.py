@@ -97,7 +97,6 @@ class WordIndexKeeper:
     def _pack(self, corpus: Corpus) -> Steps[bytes]:
         from foretool.retrieval.word_table import pack_table
 
-        yield from corpus.lexical.prepare(())
         tools = []
         for slot, id in enumerate(corpus.ids):
             if slot % _AT_ONCE == 0:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tools import catalog
 
-from foretool.retrieval import pipeline as pipeline_module
 from foretool.retrieval.confidence import level
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.model_format import Floats
@@ -127,13 +126,3 @@ def test_a_replay_ranks_as_a_search_does_and_reads_its_texts_once(monkeypatch: p
     searching.corpus.replace(catalog()[0].upstream, [])
     for query in asked:
         assert first(replaying.rank(query), 5) == first(searching.rank(query), 5)
-
-
-def test_what_was_prepared_is_not_used_after_the_corpus_has_changed() -> None:
-    one, query = Pipeline(Corpus(catalog())), Query(("merge a pull request",))
-    list(one.prepare(query))
-    one.corpus.replace("github", [])
-    assert one.rank(query) == Pipeline(one.corpus).rank(query)
-    for number in range(10):
-        list(one.prepare(Query((f"merge {number}",))))
-    assert len(one._prepared) <= pipeline_module.MAX_PREPARED

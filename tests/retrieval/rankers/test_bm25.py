@@ -161,17 +161,6 @@ def test_an_empty_index_answers() -> None:
     assert Lexical().search(weigh_terms("anything")) == {}
 
 
-def test_only_so_much_of_what_was_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rankers_lexical, "MAX_HELD", 5)
-    lexical = index([[["alpha", "beta"]], [["alpha", "beta"]], [["alpha", "gamma"]]], [Field(1.0, 0.75)])
-    asked = [lexical.impacts(term) for term in ("alpha", "beta", "gamma", "beta", "alpha")]
-    assert [len(found.slots) for found in asked if found] == [3, 2, 1, 2, 3]
-    # alpha 3 + beta 2 fit; gamma pushes alpha out; alpha comes back and pushes beta out.
-    assert (list(lexical._impacts), lexical._held) == (["gamma", "alpha"], 4)
-    fresh = index([[["alpha", "beta"]], [["alpha", "beta"]], [["alpha", "gamma"]]], [Field(1.0, 0.75)])
-    assert lexical.search(weigh_terms("alpha gamma")) == fresh.search(weigh_terms("alpha gamma"))
-
-
 NOUNS = [f"noun{number}" for number in range(400)]
 REAL = [Document(ToolId(f"s__{noun}"), "s", f"get_{noun}", "", f"Gets the {noun} of a page.") for noun in NOUNS]
 
@@ -227,20 +216,6 @@ def test_a_text_index_has_no_bound_on_different_words() -> None:
     rich.add(Document(ToolId("a"), "", "a", "", " ".join(NOUNS)))
     rich.add(Document(ToolId("b"), "", "b", "", "noun1"))
     assert len(rich.search({"noun1": 1.0})) == 2
-
-
-@given(st.lists(WORDS, min_size=1, max_size=6), st.sets(st.sampled_from(["alpha", "beta", "other"])), st.integers(0, 6))
-def test_a_search_that_was_prepared_finds_the_same(documents: list[list[str]], query: set[str], changed: int) -> None:
-    """`changed`: after which step another document comes."""
-    at_once, prepared = (index([[each] for each in documents], [Field(1.0, 0.75)]) for _ in range(2))
-    at_once.add_counts([Counter(documents[0])])
-    for step, _ in enumerate(prepared.prepare(query)):
-        if step == changed:
-            prepared.add_counts([Counter(documents[0])])
-    if changed >= 1 + len(query):
-        prepared.add_counts([Counter(documents[0])])
-    wanted = dict.fromkeys(query, 1.0)
-    assert prepared.search(wanted) == pytest.approx(at_once.search(wanted))
 
 
 def test_a_chinese_word_of_a_query_counts_by_its_english_and_with_less_weight_by_its_characters() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools import catalog
 
-from foretool.retrieval.rankers.names import ASKED, EXACT, NOTED_AT_ONCE, NameIndex, distance
+from foretool.retrieval.rankers.names import ASKED, EXACT, NameIndex, distance
 
 
 def names() -> NameIndex:
@@ -155,24 +155,3 @@ def test_a_name_with_any_one_letter_replaced_is_still_near(at: int, letter: str)
 def test_any_line_can_be_searched_for_names(text: str) -> None:
     found = (*names().asked((text,)).values(), *names().in_line(text).values())
     assert all(0.0 < strength <= ASKED for strength in found)
-
-
-def test_names_are_noted_in_parts_and_only_where_a_near_name_is_looked_for() -> None:
-    found = NameIndex()
-    for slot in range(700):
-        found.add(slot, "", f"get_number_{slot:03}", f"a__get_number_{slot:03}")
-    assert not found.looks_near(["get the numbers of a page", "get_number_003"], ["get_number_699"])
-    assert found.looks_near(["get_numbre_003"], []) and found.looks_near([], ["get_numbre_003"])
-    before, parts = found.unnoted, 0
-    for _ in found.noting():
-        parts += 1
-        assert before - found.unnoted <= NOTED_AT_ONCE, "a part is as large as all of it"
-        before = found.unnoted
-        if parts == 2:
-            found.add(700, "", "whois_domain", "a__whois_domain")  # comes in a pause
-            before = found.unnoted
-    assert (found.unnoted, parts >= 1400 // NOTED_AT_ONCE) == (0, True)
-    fresh = names()
-    for text in ("whois_domian", "get_numbre_003"):
-        assert {700 if text.startswith("whois") else 3} == set(found.in_line(text))
-    assert set(fresh.in_line("whois_domian")) == {3}

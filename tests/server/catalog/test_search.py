@@ -14,7 +14,6 @@ from fakes import FakeUpstream, bare_server, end_of_searches, search_over, tool
 from numpy.typing import NDArray
 from requirements import requirement
 
-from foretool.retrieval import pipeline as pipeline_module
 from foretool.retrieval.rankers.dense import DenseEnsemble
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog import search as search_module
@@ -25,7 +24,6 @@ from foretool.server.catalog.search_index import Index
 from foretool.server.config.settings import Settings
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import Tool, Usage
-from foretool.storage.steps import Steps
 from tests.server.catalog.test_catalog import catalog as catalog_of
 from tests.server.catalog.test_catalog import config_of, listed
 
@@ -244,77 +242,18 @@ async def test_the_collector_is_spared_what_is_indexed_but_not_what_is_indexed_a
     assert len(spared) == 2
 
 
-async def test_a_search_over_many_tools_prepares_its_words_in_slices_and_finds_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    search, said = search_over(catalog()), list[Ranking]()
-    search.update_corpus()
-    at_once = search.rank(Query(("open an issue",)), everything, 5)
-    monkeypatch.setattr(search_module, "MANY", 2)
-    search.find(Query(("open an issue",)), everything, 5, said.append)
-    assert said == [at_once], "what takes less than PREPARED_S waits for no turn of the loop"
-    monkeypatch.setattr(search_module, "PREPARED_S", 0.0)
-    search.find(Query(("open an issue",)), everything, 5, said.append)
-    assert said == [at_once]  # a later turn of the loop
-    await end_of_searches(search)
-    assert said == [at_once, at_once]
-
-
-async def test_the_first_search_for_a_near_name_notes_the_names_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    search, said = search_over(catalog()), list[Ranking]()
-    search.update_corpus()
-    monkeypatch.setattr(pipeline_module, "MANY_NAMES", 2)
-    monkeypatch.setattr(search_module, "PREPARED_S", 0.0)
-    search.find(Query(("close the git_open issue",)), everything, 5, said.append)
-    assert len(said) == 1, "an exact name needs nothing noted"
-    search.find(Query(("close the git_opne issue",)), everything, 5, said.append)
-    assert len(said) == 1  # a later turn of the loop
-    await end_of_searches(search)
-    assert names(said[1])[0] == "git__open"
-    assert search._index.pipeline.corpus.names.unnoted == 0
-    search.find(Query(("close the git_opne issue",)), everything, 5, said.append)
-    assert said[2].ranked == said[1].ranked, "the next one is answered at once"
-
-
-@pytest.mark.parametrize("new", [5, 300], ids=["few", "more"])
-async def test_a_search_among_many_tools_indexes_new_ones_before_its_words_are_prepared(
-    monkeypatch: pytest.MonkeyPatch, new: int
+async def test_a_search_whose_preparation_fails_is_answered(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = catalog()
     search, said = search_over(one), list[Ranking]()
     search.update_corpus()
-    monkeypatch.setattr(search_module, "MANY", 1)
-    monkeypatch.setattr(search_module, "PREPARED_S", 0.0)
-    index, patience = search.index, iter((0.0, 60.0))  # the first wait is too short for all of them
-    monkeypatch.setattr(search, "index", lambda patience_s: index(next(patience)))
-    monkeypatch.setattr(search_module, "SLICE_S", 0.0)
-    one.replace("git", listed(*(tool(f"open_{at}", "Open an issue") for at in range(new))))
-    pipeline = search._index.pipeline
-    prepared, ranked = list[int](), list[int]()
-    prepare, rank = pipeline.prepare, pipeline.rank
-    monkeypatch.setattr(pipeline, "prepare", lambda *a: (prepared.append(pipeline.corpus.version), prepare(*a))[1])
-    monkeypatch.setattr(pipeline, "rank", lambda *a: (ranked.append(pipeline.corpus.version), rank(*a))[1])
-    search.find(Query(("open an issue",)), everything, 50, said.append)
-    await end_of_searches(search)
-    assert prepared == ranked, "nothing that was prepared is outdated when the ranking reads it"
-    assert search.count_unindexed() == 0
-    assert len(said[0].ranked) == min(new, 50)
+    one.replace("git", listed(tool("open"), *(tool(f"t{at}") for at in range(30))))
 
-
-@pytest.mark.parametrize("prepared_s", [0.0, 60.0], ids=["in slices", "at once"])
-async def test_a_search_whose_preparation_fails_is_answered(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, prepared_s: float
-) -> None:
-    monkeypatch.setattr(search_module, "MANY", 1)
-    monkeypatch.setattr(search_module, "PREPARED_S", prepared_s)
-    search, said = search_over(catalog()), list[Ranking]()
-    search.update_corpus()
-
-    def fails(query: Query) -> Steps[None]:
-        yield
+    async def fails(patience_s: float) -> bool:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(search, "_prepare", fails)
+    monkeypatch.setattr(search, "index", fails)
     search.find(Query(("open",)), everything, 5, said.append)
     await end_of_searches(search)
     assert [names(ranking) for ranking in said] == [["git__open"]]
