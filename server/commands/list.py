@@ -246,7 +246,7 @@ def next_step(state: Overview) -> tuple[str, str]:
         )
         return f"foretool misses {state.missed.last_id} --fix", what
     if not state.calls and not state.proxies:
-        return "foretool connect", "says how your clients start foretool; none has called a tool yet"
+        return "restart your clients", "they start foretool then; none has called a tool yet"
     return "foretool status --stats", "shows what models read and what they missed; all is well"
 
 

@@ -150,5 +150,5 @@ def test_the_order_of_the_steps() -> None:
 
     assert step(FORECAST, held="1 tool changed") == "foretool review"
     assert step(FORECAST) == "foretool misses 7 --fix"
-    assert step(calls=0) == "foretool connect"
+    assert step(calls=0) == "restart your clients"
     assert step() == "foretool status --stats"
