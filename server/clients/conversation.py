@@ -85,6 +85,8 @@ class Conversation:
         self.missed: set[tuple[int, ToolId]] = set()
         """Hidden tools that no search showed and that are on record as missed, with the exposure that lacked them."""
         self.found: dict[ToolId, FoundTool] = {}
+        self._answered: set[int] = set()
+        """Discoveries of `found` after which a prompt has come."""
         self.pursuits: deque[Pursuit] = deque(maxlen=_MOST_PURSUITS)
         """What it searched for, the present pursuit last. Conversations that come from one share theirs."""
         self.has_called = False
@@ -130,11 +132,17 @@ class Conversation:
         self.lines, self.last_at = lines, at
 
     def note_prompt(self, lines: tuple[str, ...], at: float) -> None:
-        """Record a prompt of the user, which starts a new episode."""
+        """Record a prompt of the user, which starts a new episode. The first one after a search may answer a question
+        of the model; what is called after a second one is no longer what that search was for."""
         self.steps.clear()
         self.told.clear()
+        self.found = {tool: each for tool, each in self.found.items() if each.discovery not in self._answered}
+        self._answered = {each.discovery for each in self.found.values()}
         if self.pursuits:
-            self.pursuits[-1].is_over = True
+            latest = self.pursuits[-1]
+            if latest.is_over and latest.searches:
+                self.pursuits.append(Pursuit(is_over=True))
+            latest.is_over = True
         self.lines, self.last_at = lines, at
 
     def note_call(self, tool: ToolId, upstream: str, at: float) -> None:

@@ -54,6 +54,25 @@ def ask(stage: Stage, prompt: str, profile: str = "", others: int = 0, **more: A
     return str(answer["text"])
 
 
+@requirement("miss:search")
+@pytest.mark.parametrize(
+    ("prompts", "credited"),
+    [(["yes for Lisbon"], [("discovery", "the forecast")]), (["sums", "now 3"], [("bridge", "")])],
+)
+async def test_a_call_after_two_prompts_is_not_what_a_search_before_them_was_for(
+    prompts: list[str], credited: list[tuple[str, str]]
+) -> None:
+    async with proxy_over(files(), policy="frozen", list_tokens=0, list_names=False) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        await stage.client.call_tool("discover_tools", {"task": "the forecast"})
+        for each in prompts:
+            ask(stage, each)
+        await stage.client.call_tool("call_tool_write", {"name": "files__weather", "arguments": {}})
+        assert [(each.noticed, each.query if each.call else "") for each in stage.misses()] == credited
+        assert [bool(each.discovery) for each in stage.calls()] == [len(prompts) == 1]
+
+
 @requirement("hint:asks")
 async def test_learned_models_take_part_and_the_hint_is_an_exposure_of_the_session() -> None:
     async with proxy_over(files(), policy="frozen", list_tokens=0) as stage:
