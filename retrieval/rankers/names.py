@@ -34,7 +34,7 @@ _SURELY_A_NAME = re.compile(r"[^\W_]_+[^\W_]|^[a-z]+[A-Z]|\w[.:/-]+\w+[.:/-]+\w|
 _LIST = re.compile(r"\s*select\s*:(.+)", re.IGNORECASE)
 """How some clients ask for tools by their names: `select:read_file,list_issues`."""
 _HEAD = re.compile(
-    r"(?:select:\s*)?(?:functions[.:/]|tools[.:/]|@)?(?:mcp(?:__|--|[_.:/]))?(?:foretool(?:__|--|[_.:/]))?",
+    r"(?:select:\s*)?(?:functions[.:/]|tools[.:/]|@)?(?:mcp(?:__|--|[_.:/]))?(?:plugin_foretool_)?(?:foretool(?:__|--|[_.:/]))?",
     re.IGNORECASE,
 )
 """What clients and models put before a name."""

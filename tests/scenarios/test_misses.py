@@ -205,10 +205,14 @@ async def test_a_tool_that_lost_the_competition_for_the_budget_says_so_with_its_
 
 @requirement("names:every-spelling")
 @pytest.mark.parametrize(
-    "name", ["calc__subtract", "subtract", "calc/subtract", "calc.subtract", "mcp__foretool__calc__subtract"]
-)
+    "name",
+    [
+        "calc__subtract", "subtract", "calc/subtract", "calc.subtract", "mcp__foretool__calc__subtract",
+        "mcp__plugin_foretool_foretool__calc__subtract", "mcp__plugin_foretool_foretool__subtract",
+    ],
+)  # fmt: skip
 async def test_a_tool_answers_to_every_exact_spelling_of_its_name(name: str) -> None:
-    async with proxy_over(calc()) as stage:
+    async with proxy_over(calc(), FakeUpstream("plugin", ["foretool"])) as stage:
         await stage.client.initialize()
         assert said(await stage.client.call_tool(name, {})) == "subtract"
 
