@@ -144,9 +144,9 @@ class Exchange(Struct, eq=False):
             self.error(error.code, str(error), error.data)
         except ValueError as error:
             self.error(jsonrpc.INVALID_PARAMS, f"{self.method}: {error}")
-        except Exception:  # the boundary of a request: a mistake of ours in one must not end the others
+        except Exception as error:  # the boundary of a request: a mistake of ours in one must not end the others
             log.exception("Failed")
-            self.fail()
+            self.fail(error)
 
     def result(self, value: Raw) -> None:
         if self._settle():
@@ -169,9 +169,12 @@ class Exchange(Struct, eq=False):
             code, _ = jsonrpc.error_of(error)
             self.outbox.finish(self.channel, jsonrpc.failure(self.id, error), code)
 
-    def fail(self) -> None:
+    def fail(self, error: Exception) -> None:
         """Answer with an internal error; the log has the traceback."""
-        self.error(jsonrpc.INTERNAL_ERROR, f"{self.method}: internal error of foretool; its log says more")
+        said = "internal error of foretool; its log says more"
+        if isinstance(error, ImportError):  # what few requests need is imported when the first one needs it
+            said = "foretool was upgraded or removed while it runs; restart this client"
+        self.error(jsonrpc.INTERNAL_ERROR, f"{self.method}: {said}")
 
     def send(self, data: bytes) -> None:
         """Send a notification or a question that belongs to the request."""

@@ -159,9 +159,9 @@ class Forwarder:
             exchange.error(
                 jsonrpc.INTERNAL_ERROR, f"server {upstream.name!r} sent a reply that cannot be read: {error}"
             )
-        except Exception:  # the boundary of a request, as in `Exchange.attempt`
+        except Exception as error:  # the boundary of a request, as in `Exchange.attempt`
             log.exception("Failed")
-            exchange.fail()
+            exchange.fail(error)
         finally:
             self._server_requests.forget(request)
 

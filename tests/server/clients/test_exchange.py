@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+
+import pytest
+from fakes import Failed, FakeUpstream, proxy_over, said
 
 from foretool.server.clients.exchange import Outbox
 
@@ -34,3 +38,13 @@ def test_records_are_committed_once_before_anything_is_sent_and_the_order_is_kep
     assert (log, len(soon)) == ([], 1)
     soon.pop()()
     assert log == ["commit", ("send", b"1"), ("finish", b"2", -32602), "end"]
+
+
+@pytest.mark.anyio
+async def test_after_an_upgrade_a_request_that_needs_more_code_says_to_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "foretool.server.catalog.server_words", None)  # as if its file were gone
+    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
+        await stage.client.initialize()
+        with pytest.raises(Failed, match="foretool was upgraded or removed while it runs; restart this client"):
+            await stage.client.call_tool("discover_tools", {"task": "add two numbers"})
+        assert said(await stage.client.call_tool("calc__add", {})) == "add"
