@@ -731,6 +731,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "session:expired": Promise(
         f"{LEGACY}: basic/transports", "an expired session is opened again, and the request sent once more"
     ),
+    "upstream:forward-proxy": Promise(
+        "docs/configuration.md", "a proxy of the environment is used, but not for servers of this machine"
+    ),
     "era:fallback": Promise(f"{MODERN}: basic/lifecycle", "an upstream of the other era serves all the same"),
     "era:each-its-own": Promise("design: upstreams", "an upstream of both eras is spoken to in the client's own"),
     "eras:output-schema": Promise(

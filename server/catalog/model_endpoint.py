@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from foretool.server.config.addresses import DIRECT
 from foretool.server.trust.text import one_line
 
 
@@ -51,7 +52,7 @@ class EndpointClient:
         import httpx2  # 0.1 s, which only a config with an endpoint pays
 
         self._most_bytes = most_bytes
-        self._client = httpx2.AsyncClient(timeout=timeout_s, follow_redirects=False)
+        self._client = httpx2.AsyncClient(timeout=timeout_s, follow_redirects=False, mounts=DIRECT)
 
     async def close(self) -> None:
         await self._client.aclose()

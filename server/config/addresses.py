@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from foretool.server.config import jsonc
 from foretool.server.config.errors import Invalid
@@ -38,6 +38,10 @@ def parse_address(written: str) -> Address:
     if match is None or int(match[3]) > 65_535:
         raise ValueError(EXPECTED)
     return Address(match[1] or match[2], int(match[3]))
+
+
+DIRECT: Final = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
+"""`mounts` of an HTTP client. A proxy that the environment names would look for these on its own machine."""
 
 
 def is_loopback(host: str) -> bool:

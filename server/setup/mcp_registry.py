@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec import Struct
 
+from foretool.server.config.addresses import DIRECT
 from foretool.server.config.errors import Refusal
 from foretool.server.config.variables import VARIABLE
 from foretool.server.setup.pasted import NewServer, checked, slug
@@ -158,7 +159,7 @@ def fetch_url(url: str) -> bytes:
     headers = {"accept": "application/json"}
     try:
         with (
-            httpx2.Client(follow_redirects=False, timeout=_TIMEOUT_S) as client,
+            httpx2.Client(follow_redirects=False, timeout=_TIMEOUT_S, mounts=DIRECT) as client,
             client.stream("GET", url, headers=headers) as answer,
         ):
             if answer.is_redirect:

@@ -40,6 +40,7 @@ async def fetch(
     import httpx2
 
     from foretool.server.transports.upstream import http_client
+    from foretool.server.transports.upstream.base import LinkError
     from foretool.server.transports.upstream.http_client import RequestFailed
 
     at = http_client.origin(url)
@@ -61,7 +62,7 @@ async def fetch(
                 )
     except TimeoutError:
         raise FetchError(f"{at} did not answer within {PATIENCE_S:g} s") from None
-    except (httpx2.HTTPError, httpx2.InvalidURL, RequestFailed, UnicodeError, ValueError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, LinkError, RequestFailed, UnicodeError, ValueError) as error:
         raise FetchError(f"{at} cannot be asked ({http_client.describe_error(error)[:200]})") from None
 
 

@@ -18,6 +18,7 @@ import ssl
 import time
 import zlib
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -26,6 +27,7 @@ import httpx2
 from msgspec import UNSET
 
 from foretool._version import __version__
+from foretool.server.config.addresses import is_loopback
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import SESSION
 from foretool.server.protocol.jsonrpc import BadMessage, Message
@@ -269,21 +271,31 @@ def _pace(client: httpx2.AsyncClient, allowance: Allowance) -> None:
 
 
 def new_client(url: str, headers: Mapping[str, str], cert: Certificate = None) -> httpx2.AsyncClient:
-    """Make a client that waits for streams and follows no redirect itself, which could carry credentials elsewhere."""
-    return httpx2.AsyncClient(
-        headers={"user-agent": f"foretool/{__version__}", "accept-encoding": "gzip, deflate", **headers},
-        verify=_trust(url, cert),
+    """Make a client that waits for streams and follows no redirect itself, which could carry credentials elsewhere.
+    Raises `LinkError` where it cannot be made."""
+    lines = {"user-agent": f"foretool/{__version__}", "accept-encoding": "gzip, deflate", **headers}
+    is_here = is_loopback(urlsplit(url).hostname or "")
+    client = partial(
+        httpx2.AsyncClient, headers=httpx2.Headers(lines), verify=_trust(url, cert, is_here=is_here),
+        trust_env=not is_here,  # a proxy would look for a server of this machine on its own one
         follow_redirects=False,
         timeout=httpx2.Timeout(connect=_CONNECT_S, read=None, write=_WRITE_S, pool=None),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=IDLE_S),
-    )
+    )  # fmt: skip
+    try:
+        return client()
+    except (ValueError, httpx2.InvalidURL):  # the text has the whole address, perhaps with a password
+        expected = "expected http://host:port, https://host:port or socks5://host:port"
+        raise LinkError(f"the proxy of HTTP_PROXY, HTTPS_PROXY or ALL_PROXY cannot be used: {expected}") from None
 
 
-def _trust(url: str, cert: Certificate) -> ssl.SSLContext | bool:
+def _trust(url: str, cert: Certificate, *, is_here: bool) -> ssl.SSLContext | bool:
     """Return which servers are trusted, and our own certificate. Raises `LinkError` if that cannot be read."""
     if cert is None:
         # Loading the certificates takes 0.08 s; only TLS to the server or to a proxy needs them.
-        return url.lower().startswith("https:") or any(name.lower().endswith("_proxy") for name in os.environ)
+        if url.lower().startswith("https:"):
+            return httpx2.create_ssl_context()
+        return not is_here and any(name.lower().endswith("_proxy") for name in os.environ)
     context = httpx2.create_ssl_context()
     try:
         context.load_cert_chain(cert[0], cert[1] or None)
