@@ -50,7 +50,7 @@ class ClientPage(Struct, frozen=True):
 
 
 _WORDS: Final = {
-    "day": "on 2026-11-23, on Linux",
+    "day": "on 2026-12-01, on Linux",
     "window": "it is a program with windows, and there was no screen",
     "measures": "The first search of its first session [measures it](../clients.md#how-auto-finds-out).",
     "unmeasured": "Nobody has measured it: `auto` begins with `frozen` and"

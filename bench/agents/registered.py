@@ -21,7 +21,7 @@ from bench.agents.model import DISCOVER, FOUND, Model, serve_stub
 from bench.agents.programs import PROGRAMS, Place, Start
 from bench.options import add_foretool, make_parser, split_names
 from bench.reports import Row
-from foretool.server.hints.texts import HEAD
+from foretool.server.hints.texts import HEAD, LISTED
 
 RUN_S = 170.0
 OWN_FILES = {"claude": ".claude.json", "copilot": ".copilot/mcp-config.json"}
@@ -56,7 +56,7 @@ def run(name: str, program: Path, command: Sequence[str]) -> Row:
         "sees": bool(turns) and any(each.endswith(DISCOVER) for each in turns[0].tools),
         "discovers": any(FOUND in text for text in results),
         "calls": any("by its own name" in text for text in results),
-        "hook": bool(turns) and HEAD.split(".")[0] in turns[0].said,
+        "hook": bool(turns) and has_hint(turns[0].said),
     }
 
 
@@ -85,6 +85,11 @@ def write_agent(name: str, home: Path, url: str, server: Sequence[str]) -> Start
         text = file.read_text("utf-8")
         file.write_text(text.replace('"foretool"', '"disk"').replace("mcp_servers.foretool", "mcp_servers.disk"))
     return Start(arguments, start.env)
+
+
+def has_hint(said: str) -> bool:
+    """Whether the text of the prompt hook is among what a request says."""
+    return HEAD.split(".")[0] in said or LISTED in said
 
 
 def main(argv: Sequence[str] | None = None) -> None:

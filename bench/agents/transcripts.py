@@ -24,9 +24,8 @@ from bench.agents.__main__ import base_environment, find
 from bench.agents.dialects import Use
 from bench.agents.model import Model, Turn, serve_stub
 from bench.agents.programs import PROGRAMS, PROMPT
-from bench.agents.registered import RUN_S, server_command, write_agent
+from bench.agents.registered import RUN_S, has_hint, server_command, write_agent
 from bench.options import add_foretool, make_parser, split_names
-from foretool.server.hints.texts import HEAD
 
 CLIENTS: Final = {
     "claude": "claude-code",
@@ -128,7 +127,7 @@ def _describe(turns: Sequence[Turn]) -> Iterator[str]:
         if number == 0:
             others = len(turn.request.tools) - len(tools)
             yield f"  given    {', '.join(tools)}, and {others} tools of its own"
-            if HEAD.split(".")[0] in turn.request.said:
+            if has_hint(turn.request.said):
                 yield "  given    the text of foretool's prompt hook"
         for result in turn.request.results[seen:]:
             lines = [line for line in result.splitlines() if line.strip()]
