@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from operator import is_
 from typing import TYPE_CHECKING
 
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.definitions import DefinitionReader, ListedTools, ListProblems, shorten_problems
 from foretool.server.catalog.names import Key
 from foretool.server.catalog.namespaces import Namespaces, lawful
-from foretool.server.catalog.naming import ListChange, NameMeanings, Naming
+from foretool.server.catalog.naming import NameMeanings, Naming, keep_known
 from foretool.server.catalog.overrides import Overrides
 from foretool.server.catalog.snapshot import NO_TOOLS, ServerTools, Snapshot
 from foretool.server.config.servers import Server, matches
@@ -288,14 +289,11 @@ class Catalog:
             tools, refused = yield from naming.read_lawful(upstream, list(listed.tools.values()))
             said = reader.hide_credentials(clean(text).encode(errors="replace")).decode()
             admitted, said = yield from gate(tools, said)
-            included = [tool for tool in admitted if reader.includes(upstream, tool.name)]
-            change = yield from naming.compare(upstream, self.now, included)
-            while self.listed(upstream) is not change.old:
-                change = yield from naming.compare(upstream, self.now, included)
             if self._naming is naming:
                 break
+        included = [tool for tool in admitted if reader.includes(upstream, tool.name)]
         self._note_listed(upstream, listed, (*([cut] if cut else []), *listed.problems, *refused))
-        return self._take_over(upstream, change, said)
+        return self._take_over(upstream, keep_known(self.listed(upstream), included), said)
 
     def _note_listed(self, upstream: str, listed: ListedTools, problems: Sequence[str]) -> None:
         self.reader.keep_read(upstream, listed)
@@ -305,18 +303,13 @@ class Catalog:
         self._problems.note(upstream, TOOLS.noun, problems)
         _log_problems(upstream, (*self.namespaces.problems.get(upstream, ()), *problems))
 
-    def _take_over(self, upstream: str, change: ListChange, text: str) -> bool:
+    def _take_over(self, upstream: str, new: list[Tool], text: str) -> bool:
         """Serve a new list of a server from now on; returns whether a tool came, went or changed."""
-        has_changed = change.old_by_hash.keys() != change.hashes
-        if has_changed or change.new != change.old or text != self.texts.instructions(upstream):
+        old = self.listed(upstream)
+        has_changed = {tool.schema_hash for tool in old} != {tool.schema_hash for tool in new}
+        if has_changed or new != old or text != self.texts.instructions(upstream):
             self.texts.take(upstream, text)
-            if change.made_for != self._naming.names_in_use(self.now):  # another list came meanwhile
-                change.can_be_plain = finish(self._naming.can_be_plain(upstream, self.now, change))
-            if change.can_be_plain:
-                tools = self._naming.take_plain(change)
-                self.now = self.now.with_server(upstream, self._show(upstream, tools), version=self.version + 1)
-            else:
-                self._name_all({**{name: each.listed for name, each in self.now.servers.items()}, upstream: change.new})
+            self._name_all({**{name: each.listed for name, each in self.now.servers.items()}, upstream: new})
             self._mark_changed([upstream])
         return has_changed
 
@@ -330,7 +323,11 @@ class Catalog:
         self._mark_changed(name for name, tools in named.items() if [tool.id for tool in tools] != names[name])
 
     def _show(self, upstream: str, tools: list[Tool]) -> ServerTools:
-        """Return the tools of a server with what the user writes about them."""
+        """Return the tools of a server with what the user writes about them; the same object where nothing changes."""
+        known = self.now.server(upstream)
+        is_rewritten = bool(self.overrides.of(upstream)) or known.shown is not known.listed
+        if not is_rewritten and len(tools) == len(known.listed) and all(map(is_, tools, known.listed)):
+            return known
         return ServerTools(tools, list(map(self.overrides.apply, tools)) if self.overrides.of(upstream) else None)
 
     def _mark_changed(self, upstreams: Iterable[str]) -> None:
