@@ -200,20 +200,13 @@ class Catalog:
 
         Until then the order of the config decides which tool gets a name that several want, whoever listed first.
         """
-        if self._fixed != self.version:  # hardly ever, and each call asks
-            finish(self.fix_names_in_steps())
-
-    def fix_names_in_steps(self) -> Steps[None]:
-        """Do what `fix_names` does, for one server after the other. What changes meanwhile is left to the next call."""
-        version = self.version
-        if self._fixed == version:
+        if self._fixed == self.version:  # nearly always, and each call asks
             return
         changed = set(self.changed_since(self._fixed))
         for name in [name for name in self._entries if name in changed]:
-            yield
             if new := self._naming.fix(self.of(name)):
                 self._on_fixed(new)
-        self._fixed = max(self._fixed, version)
+        self._fixed = self.version
 
     # -- what is wrong with lists
 

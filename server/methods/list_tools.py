@@ -19,7 +19,6 @@ from foretool.server.clients.client import is_as_severe
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.config.loader import Profile
-from foretool.server.lists.growth import SessionList, ToolList
 from foretool.server.lists.maker import View, list_result
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.general_greeting import INCOMPLETE_TTL_MS
@@ -28,7 +27,6 @@ from foretool.server.transports.tasks import Precedence, Tasks, in_slices
 from foretool.server.trust.gatekeeper import Gatekeeper
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.records import Era
-from foretool.storage.steps import Steps
 
 _METHOD: Final = "notifications/message"
 _LEVEL: Final = "warning"
@@ -125,16 +123,10 @@ class ListTools:
         if not exchange.done and not tools.is_at_hand(shown):
             try:
                 with self._precedence.go_first():
-                    await in_slices(self._prepare(tools, shown))
+                    await in_slices(tools.prepare(shown))
             except Exception:  # the boundary of a request: the list is made in one go, and says itself what is wrong
                 log.exception("A list could not be prepared")
         exchange.attempt(self._answer, exchange)
-
-    def _prepare(self, tools: ToolList, shown: SessionList) -> Steps[None]:
-        """Do in steps what an answer needs. New names come last, and take as long as thousands of tools have come."""
-        yield from tools.prepare(shown)
-        yield from self._catalog.fix_names_in_steps()
-        yield from tools.prepare(shown)
 
     def _answer(self, exchange: Exchange) -> None:
         """Answer with the list of the epoch and what has grown on it, record what the client was given, and measure

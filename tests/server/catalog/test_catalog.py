@@ -291,18 +291,3 @@ def test_a_name_that_another_upstream_takes_while_a_list_is_read_goes_to_the_one
                 later.replace("y", listed("b"))
             assert names_in(one) == names_in(other), cut
     assert cut > 2
-
-
-def test_what_changes_while_names_are_fixed_in_steps_is_fixed_with_the_next_ones() -> None:
-    fixed: dict[ToolId, Key] = {}
-    one = catalog(FakeUpstream("a"), FakeUpstream("b"), FakeUpstream("gone"), fixed=fixed)
-    for name in ("a", "b", "gone"):
-        one.replace(name, listed("add"))
-    steps = one.fix_names_in_steps()
-    next(steps)
-    next(steps)
-    one.replace("a", listed("add", "sub"))
-    one.configure(list(config_of(FakeUpstream("a"), FakeUpstream("b")).servers.values()))
-    assert list(steps) == [None]
-    one.fix_names()
-    assert sorted(fixed) == ["a__add", "a__sub", "b__add"]
