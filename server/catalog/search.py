@@ -394,7 +394,6 @@ class Search(BackgroundWork):
     async def _index_slices(self) -> None:
         await asyncio.to_thread(_import_ranking)
         while not self._index.advance(SLICE_S):
-            self._index.spare_collector()
             await asyncio.sleep(0)
 
 

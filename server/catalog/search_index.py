@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from foretool.retrieval.corpus import Corpus, Shipped
     from foretool.retrieval.pipeline import Pipeline
     from foretool.server.catalog.catalog import Catalog
-
-SPARED_AT_ONCE: Final = 1000
-"""Tools in the index after whose growth the garbage collector is spared them."""
 
 
 class Index:
@@ -33,8 +29,6 @@ class Index:
         """The upstream that is being indexed, or was last."""
         self._work: Iterator[None] | None = None
         """The rest of the work that has begun; a pause follows each tool."""
-        self._spared = 0
-        """How many tools were indexed when the collector was spared last."""
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -98,14 +92,6 @@ class Index:
             del self._waiting[self._current]
             tools, text = self._catalog.of(self._current), self._catalog.texts.about(self._current)
             yield from self.pipeline.corpus.replacing(self._current, tools, text)
-
-    def spare_collector(self) -> None:
-        """Take what is indexed out of full garbage collections, which would look at all of it time and again: with
-        44,000 tools one takes a tenth of a second. Only growth does that, so that what is frozen has a bound."""
-        size = len(self.pipeline.corpus)
-        if size >= self._spared + SPARED_AT_ONCE:
-            self._spared = size
-            gc.freeze()
 
     def take_wordings(self, wordings: Mapping[bytes, tuple[str, ...]]) -> None:
         """Use these wordings of wishes from now on. Tools whose wordings changed wait to be indexed again."""

@@ -16,8 +16,6 @@ from requirements import requirement
 
 from foretool.retrieval.rankers.dense import DenseEnsemble
 from foretool.retrieval.ranking import Query, Ranking
-from foretool.server.catalog import search as search_module
-from foretool.server.catalog import search_index
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.search_index import Index
@@ -223,23 +221,6 @@ def test_tools_of_an_upstream_that_left_the_config_leave_the_index() -> None:
     one.configure(list(config_of(stays).servers.values()))
     assert not index.is_complete
     assert index.update().corpus.slot_of.keys() == {"stays__y"}
-
-
-async def test_the_collector_is_spared_what_is_indexed_but_not_what_is_indexed_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(search_index, "SPARED_AT_ONCE", 100)
-    monkeypatch.setattr(search_module, "SLICE_S", 0.0)
-    spared: list[int] = []
-    monkeypatch.setattr(search_index.gc, "freeze", lambda: spared.append(1))
-    one = catalog()
-    found = Search(one, lambda profile: [], lambda: 0.0)
-    one.replace("git", listed(*(f"t{at}" for at in range(250))))
-    assert await found.index(60.0)
-    assert len(spared) == 2
-    one.replace("git", listed(*(tool(f"t{at}", "in other words") for at in range(250))))
-    assert await found.index(60.0)
-    assert len(spared) == 2
 
 
 async def test_a_search_whose_preparation_fails_is_answered(
