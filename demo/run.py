@@ -24,7 +24,7 @@ from mcp.client.stdio import stdio_client
 from mcp.types import INVALID_REQUEST, CallToolResult, ErrorData, Implementation, ListRootsResult, TextContent, Tool
 
 from foretool._version import __version__
-from foretool.retrieval.token_ranks import count_tokens
+from foretool.retrieval.tokens import count_tokens
 
 FORETOOL = Path(sys.executable).with_name("foretool")
 LOG = servers.ROOT / "demo.log"

@@ -61,7 +61,7 @@ from bench.options import add_foretool, make_parser
 from bench.proxy import many_servers
 from bench.proxy.many_servers import OWN
 from bench.retrieval import everyday
-from foretool.retrieval.token_ranks import count_tokens
+from foretool.retrieval.tokens import count_tokens
 from foretool.server import hint
 from foretool.server.calls.runner import READING_S
 from foretool.server.hint import HintOptions

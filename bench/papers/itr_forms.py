@@ -33,7 +33,7 @@ from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.encoders import Weights
 from foretool.retrieval.fragments import Fragment, fragments
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.token_ranks import count_tokens
+from foretool.retrieval.tokens import count_tokens
 from foretool.server.app import App
 from foretool.server.catalog.embedding import open_shipped_vectors, texts_to_embed
 from foretool.server.catalog.encoders import open_any_encoder

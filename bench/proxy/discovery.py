@@ -10,7 +10,7 @@ from bench.clients.messages import Json, said
 from bench.clients.stdio import StdioClient
 from bench.metrics import quantile
 from bench.reports import Row, times_row
-from foretool.retrieval.token_ranks import count_tokens
+from foretool.retrieval.tokens import count_tokens
 
 CALL_S = 120.0
 WARM_UP = 20

@@ -26,7 +26,7 @@ from bench.datasets import opening_words, read_catalogs, read_rows
 from bench.metrics import quantile
 from bench.options import add_foretool, make_parser
 from bench.proxy.discovery import CALL_S, measure_searches
-from foretool.retrieval.token_ranks import count_tokens
+from foretool.retrieval.tokens import count_tokens
 
 Catalogs = Mapping[str, list[Json]]
 

@@ -28,7 +28,7 @@ from bench import options, processes
 from bench.clients.messages import Json
 from bench.clients.stdio import StdioClient
 from bench.reports import Row, print_row
-from foretool.retrieval.token_ranks import count_tokens
+from foretool.retrieval.tokens import count_tokens
 
 FILE = Path(__file__).with_name("everyday.json")
 CHINESE = Path(__file__).with_name("everyday_chinese.json")

@@ -46,8 +46,7 @@ from foretool.retrieval.corpus import Corpus, Shipped
 from foretool.retrieval.known_tools import shipped_wordings
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.token_ranks import count_tokens
-from foretool.retrieval.tokens import fill_budget
+from foretool.retrieval.tokens import count_tokens, fill_budget
 from foretool.server.catalog.encoders import open_any_encoder
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId

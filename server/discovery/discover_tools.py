@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from foretool.retrieval.token_ranks import count_tokens
+from foretool.retrieval.tokens import count_tokens
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.clients.conversation import Conversation

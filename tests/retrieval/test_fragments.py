@@ -17,7 +17,7 @@ from foretool.retrieval.fragments import (
     text_chunks,
     unique,
 )
-from foretool.retrieval.token_ranks import count_tokens
+from foretool.retrieval.tokens import count_tokens
 
 
 def words(text: str) -> int:

@@ -21,7 +21,7 @@ from served import Served, wait_until
 from stored_records import connection_of, saved_upstreams
 
 from foretool.retrieval.corpus import Corpus
-from foretool.retrieval.token_ranks import count_tokens
+from foretool.retrieval.tokens import count_tokens
 from foretool.retrieval.word_table import pack_table
 from foretool.server import hint
 from foretool.server.catalog.word_index import digest_inputs

@@ -16,7 +16,7 @@ from bench.papers.itr_steps import Catalogue, Server, Step, StepSet, read_pool, 
 from bench.papers.itr_tables import Bench, itr_tokens, served_tokens
 from foretool.retrieval import tokens
 from foretool.retrieval.itr import assemble
-from foretool.retrieval.token_ranks import count_tokens
+from foretool.retrieval.tokens import count_tokens
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.retrieval.token_ranks import write_ranks
-from foretool.retrieval.token_ranks import FILE
+from foretool.retrieval.tokens import FILE
 
 
 def test_the_file_of_ranks_is_the_one_that_comes_with_foretool(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from fakes import FakeUpstream, config_of, failing_store
 from requirements import requirement
 
-from foretool.retrieval.token_ranks import count_tokens
+from foretool.retrieval.tokens import count_tokens
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.definitions import write_definition
 from foretool.server.catalog.token_counter import TokenCounter

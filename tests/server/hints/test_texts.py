@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from requirements import requirement
 
-from foretool.retrieval.token_ranks import count_tokens
-from foretool.retrieval.tokens import estimate
+from foretool.retrieval.tokens import count_tokens, estimate
 from foretool.server.hints.texts import (
     HEAD,
     MOST,

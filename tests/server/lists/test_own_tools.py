@@ -9,8 +9,7 @@ import pytest
 from fakes import FakeUpstream, config_of, tool
 from requirements import requirement
 
-from foretool.retrieval.token_ranks import count_tokens
-from foretool.retrieval.tokens import estimate
+from foretool.retrieval.tokens import count_tokens, estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import LiveConfig
 from foretool.server.lists import own_tools
