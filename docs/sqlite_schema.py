@@ -48,7 +48,7 @@ def make_tables(db: Database) -> None:
             f"CREATE TRIGGER audit_refuses_{change.lower()} BEFORE {change} ON audit"
             " BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END"
         )
-    # Every change of these tables outdates `catalog_summaries`.
+    # Whoever saves a list learns by this number that somebody else has saved one meanwhile.
     counted = "UPDATE counters SET value = value + 1 WHERE name = 'catalog'"
     for table in ("tools", "exposed_names"):
         for change in ("INSERT", "UPDATE", "DELETE"):

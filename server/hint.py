@@ -11,8 +11,7 @@ programs ran with which subcommands, and prints nothing.
 
 It asks the running proxy over the local socket, which ranks with everything that it knows and records the prompt. Only
 where none answers in time, it reads the config and the store itself and ranks by words alone: those tools of a large
-catalog that share most words with the prompt, by the words of all tools that the last proxy has kept, or else by the
-first bytes of their definitions.
+catalog that share most words with the prompt, by the first bytes of their definitions.
 """
 
 from __future__ import annotations
@@ -61,8 +60,6 @@ _MOST_SEARCHED: Final = 2_000
 """Characters of a prompt that are searched with."""
 _MOST_RANKED: Final = 100
 """How many tools are read and ranked, those with most words of the prompt; ranking 4,400 finds 3 in 100 more."""
-_MOST_SCORED: Final = 40
-"""The same where all tools are scored by their words before one is read: more than are named, as some may be denied."""
 _HEAD_BYTES: Final = 600
 """Bytes of a definition that are scanned for words; they mostly hold its name and description."""
 _IN_NAME: Final = 1.5
@@ -378,7 +375,7 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
 
     reached = find_known(store, config.servers.values())
     reach = Reach(config.profiles[profile], config.servers, config.settings)
-    corpus, tools = _read_kept(config, store, reached, reach, text) or _read_heads(config, store, reached, reach, text)
+    corpus, tools = _read_tools(config, store, reached, reach, text)
     working_set = store.serving.working_set(working_set_key(profile, "frozen"))
     listed, named = (working_set.tools, working_set.named) if working_set is not None else ((), ())
     named_by = [config.servers[name] for name in dict.fromkeys(tool.upstream for tool in tools)]
@@ -394,42 +391,7 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     )
 
 
-def _read_kept(
-    config: Config, store: Store, reached: Mapping[str, str], reach: Reach, text: str
-) -> tuple[Corpus, list[Tool]] | None:
-    """Return the tools that score best by the words that a proxy has kept of all tools; None if none are kept, or what
-    is kept cannot be read."""
-    from foretool.server.catalog.word_index import digest_inputs, read_words
-
-    table = read_words(store.catalog, digest_inputs(list(config.servers.values()), config.prefixes, reached))
-    if table is None:
-        return None
-    from msgspec.structs import replace
-
-    from foretool.retrieval.near_words import near_terms
-    from foretool.retrieval.rankers.bm25 import weigh_terms
-    from foretool.retrieval.word_table import TableCorpus
-
-    said = weigh_terms(text)
-    near = {term: weight for term, (_, weight) in near_terms(said).items()}
-    found: dict[tuple[str, str], tuple[int, ToolId]] = {}
-    try:
-        for slot in table.best(said, near):
-            id, upstream, own = json.loads(table.tool(slot))
-            if upstream in reached and reach.admits(upstream) and config.servers[upstream].offers(own):
-                found[upstream, own] = slot, id
-                if len(found) == _MOST_SCORED:
-                    break
-    except (ValueError, IndexError, TypeError):
-        return None
-    stored = store.catalog.tools_named((own, upstream, reached[upstream]) for upstream, own in found)
-    # The proxy may have given them other names since they were listed.
-    named = [replace(tool, id=found[tool.upstream, tool.name][1]) for tool in stored]
-    tools = _as_served(config, reach, named)
-    return TableCorpus(table, {found[tool.upstream, tool.name][0]: tool for tool in tools}), tools
-
-
-def _read_heads(
+def _read_tools(
     config: Config, store: Store, reached: Mapping[str, str], reach: Reach, text: str
 ) -> tuple[Corpus, list[Tool]]:
     """Return the tools that share most words with a text, by the first bytes of all definitions."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 from foretool.server.catalog.models import last_run
 from foretool.server.catalog.skill_folders import SkillFolders
-from foretool.server.catalog.word_index import WordIndexKeeper
 from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.clients.kept_results import KeptResults
 from foretool.server.clients.registry import Announcements, ClientRegistry
@@ -45,7 +44,6 @@ class Parties:
     ) -> None:  # fmt: skip
         self.upstreams = UpstreamRegistry(live, policy)
         self.memory = UpstreamMemory(store, known.catalog, self.upstreams, live)
-        self.word_index = WordIndexKeeper(store.catalog, known.catalog, known.search, self.memory.digest_inputs)
         self.lists = ListKeeper(
             ListInputs(
                 known.catalog, known.search, known.recorder, live, policy, lambda: last_run(store.artifacts),
@@ -66,7 +64,6 @@ class Parties:
             Job("states", self.memory.beat),
             Job("failures of servers", self.memory.failures.follow_others),
             Job("tools", lambda: in_slices(self.memory.save_refused())),
-            Job("words", lambda: in_slices(self.word_index.save())),
         )
 
     def begin_epoch(self) -> None:

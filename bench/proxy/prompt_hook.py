@@ -4,9 +4,9 @@
 
 FOLDER holds the `tools/list` of servers, one JSON file each (`server`, `tools`); servers repeat until there are enough
 tools. Each run starts the command as a client does, over a store that knows the tools: first with a running proxy that
-it asks (`proxy`) and that has embedded all tools, then without one (`words`), by what that proxy has kept. The output
-has the wall time and the processor time of the process, the start of Python included. The command's own deadline is
-lifted, so that slow runs show. With `--encoder none` nobody waits until thousands of tools are embedded.
+it asks (`proxy`) and that has embedded all tools, then without one (`words`). The output has the wall time and the
+processor time of the process, the start of Python included. The command's own deadline is lifted, so that slow runs
+show. With `--encoder none` nobody waits until thousands of tools are embedded.
 
 With `--claude PROGRAM` (as in `bench.proxy.claude_code`) the hook is put into the settings of a real Claude Code,
 offline, which is given two prompts. The output says whether the hook's words reached the model, and what foretool has
@@ -32,8 +32,6 @@ from bench.datasets import read_catalogs
 from bench.options import add_json, make_parser
 from bench.proxy import claude_code
 from bench.reports import Row, print_row, times_row
-from foretool.server.catalog import word_index
-from foretool.server.catalog.word_index import digest_inputs, read_words
 from foretool.server.commands import hint as installing
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
@@ -127,26 +125,12 @@ def wait_until_idle(pid: int) -> None:
         time.sleep(IDLE_S)
 
 
-def wait_until_words_are_kept(path: Path) -> None:
-    """Wait until a proxy has written down the words of all tools, by which prompts are answered once it has ended. It
-    does so for catalogs of some size alone."""
-    config = configs.load(path)
-    reached = {name: fingerprint(server) for name, server in config.servers.items()}
-    inputs = digest_inputs(list(config.servers.values()), config.prefixes, reached)
-    with open_store(config.storage) as store:
-        if not word_index.LEAST < store.statistics().tools <= word_index.MOST:
-            return
-        while read_words(store.catalog, inputs) is None:
-            time.sleep(IDLE_S / 10)
-
-
 def measure(config: Path, runs: int) -> Iterator[Row]:
     """A row of `runs` runs that ask a proxy, and one of as many after it has ended, in milliseconds."""
     sockets = config.parent / "run"
     with serving(config, sockets) as pid:
         run_once(config, str(sockets))  # the first one has the proxy index its tools and embed them
         wait_until_idle(pid)
-        wait_until_words_are_kept(config)
         yield time_runs("proxy", config, str(sockets), runs)
     yield time_runs("words", config, "off", runs)
 

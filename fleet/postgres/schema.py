@@ -71,11 +71,16 @@ def price_calls(run: Run) -> None:
     run("DROP TABLE catalog_sizes")
 
 
+def drop_words_of_tools(run: Run) -> None:
+    """Drop the words of all tools, which prompt hooks read."""
+    run("DROP TABLE catalog_summaries")
+
+
 _STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("first_probability", add_first_probability), ("misses_by_kind", count_misses_by_kind),
     ("refused_and_failed_calls", count_refused_and_failed_calls),
     ("sizes_of_all_tools", keep_sizes_of_all_tools), ("owners_of_prompts", keep_owners_of_prompts),
-    ("prices_of_calls", price_calls),
+    ("prices_of_calls", price_calls), ("no_words_of_tools", drop_words_of_tools),
 )  # fmt: skip
 """The steps after `BASE`, in order. What a released step creates never changes."""
 NEWEST: Final = BASE + len(_STEPS)

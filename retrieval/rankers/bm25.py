@@ -301,12 +301,6 @@ class Lexical:
         self._impacts[term] = found
         return found
 
-    def all_impacts(self) -> Iterator[tuple[str, Impacts]]:
-        """Yield every term with what it adds to the tools that have it, without keeping that in memory. Start again if
-        the index changes meanwhile. A term that only dropped tools had comes without slots."""
-        for term in list(self._postings):
-            yield term, self._computed(self._postings.get(term, array("I")))
-
     def _computed(self, postings: array[int]) -> Impacts:
         norms = self._norms = self._norms or self._compute_norms()
         alive = self._alive

@@ -46,7 +46,6 @@ _NOUNS: Final = {
     "vectors": "vectors of texts", "artifacts": "learned models", "tools": "tools", "upstreams": "servers",
     "tool_versions": "definitions of tools", "grants": "grants of people", "consents": "consents under way",
     "wordings": "wordings of tools", "session_people": "names of people at sessions",
-    "catalog_summaries": "summaries of the tools",
 }  # fmt: skip
 
 

@@ -22,7 +22,6 @@ from msgspec.structs import replace
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.known_lists import find_known
 from foretool.server.catalog.snapshot import Snapshot
-from foretool.server.catalog.word_index import digest_inputs
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.servers import Server, fingerprint, likeness
 from foretool.server.system.processes import is_running, machine_name
@@ -146,11 +145,6 @@ class UpstreamMemory:
             self._records[record.name] = record
         self._catalog.settle()
         return {record.name: record for record, _ in known}
-
-    def digest_inputs(self) -> str:
-        """Return a digest of everything in the config on which tools and their names depend."""
-        config = self._config.now
-        return digest_inputs(list(config.servers.values()), config.prefixes, self._known_as)
 
     def take_up(self, names: Iterable[str]) -> None:
         """Load the tools of these servers from the store again, because somebody has decided about them."""

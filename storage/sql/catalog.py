@@ -1,5 +1,4 @@
-"""The tables `upstreams`, `tools`, `definitions`, `tool_versions`, `exposed_names` and `catalog_summaries`: which tools
-exist."""
+"""The tables `upstreams`, `tools`, `definitions`, `tool_versions` and `exposed_names`: which tools exist."""
 
 from __future__ import annotations
 
@@ -33,10 +32,6 @@ _TOOLS = """
         FROM tools JOIN definitions ON definitions.id = tools.definition
         WHERE tools.upstream = ? ORDER BY tools.position
 """
-_SAVE_WORDS = (
-    "INSERT INTO catalog_summaries (inputs, changes, summary) VALUES (?, ?, ?)"
-    " ON CONFLICT (inputs) DO UPDATE SET changes = excluded.changes, summary = excluded.summary"
-)
 _HEADS = """
     SELECT upstreams.name, upstreams.fingerprint, tools.exposed, tools.name, substr(definitions.definition, 1, ?)
         FROM tools JOIN upstreams ON upstreams.id = tools.upstream JOIN definitions ON definitions.id = tools.definition
@@ -136,22 +131,6 @@ class CatalogStore(Subject):
         """Return a number that rises whenever a tool or an exposed name comes, goes or changes, whoever writes it; None
         where nobody counts."""
         return read_counter(self._database, "catalog")
-
-    def word_index(self, inputs: str) -> bytes | None:
-        """Return the words of all tools that were saved under `inputs`; None if anything that `changes` counts has
-        changed since."""
-        sql = (
-            "SELECT summary FROM catalog_summaries JOIN counters ON counters.value = catalog_summaries.changes"
-            " WHERE counters.name = 'catalog' AND inputs = ?"
-        )
-        row = self._database.row(sql, (inputs,))
-        return bytes(row[0]) if row is not None else None
-
-    def save_word_index(self, inputs: str, changes: int, words: bytes) -> None:
-        """Keep the words of all tools, made when `changes` was so high, and delete those that are outdated."""
-        with self._database.atomic():
-            self._database.run("DELETE FROM catalog_summaries WHERE changes <> ?", (changes,))
-            self._database.run(_SAVE_WORDS, (inputs, changes, words))
 
     def tool_heads(self, upstreams: Sequence[tuple[str, str]], size: int) -> list[tuple[str, ToolId, str, bytes]]:
         """Return upstream, exposed name, own name and the first `size` bytes of the definition of every tool of these

@@ -85,7 +85,6 @@ _WHOLE: Final = (
     "tools",
     "upstreams",
     "tool_versions",
-    "catalog_summaries",
     "wordings",
 )
 """Tables that are emptied as well when everything is forgotten."""

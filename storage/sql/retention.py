@@ -143,10 +143,9 @@ def prune(database: Database, before: float, most: int) -> int:
 
 
 def delete_unused(database: Database) -> None:
-    """Delete lists and definitions that nothing refers to, and what was said of tools that have changed since."""
+    """Delete lists and definitions that nothing refers to."""
     for table, query in _UNUSED:
         _delete_found(database, table, query, {}, 1_000_000)
-    database.run("DELETE FROM catalog_summaries WHERE changes <> (SELECT value FROM counters WHERE name = 'catalog')")
 
 
 def _delete_found(database: Database, table: str, query: str, values: dict[str, float], most: int) -> int:

@@ -72,9 +72,15 @@ def m032_prices_of_calls(db: Database) -> None:
     db.table("catalog_sizes").drop()
 
 
+def m033_no_words_of_tools(db: Database) -> None:
+    """Drop the words of all tools, which prompt hooks read."""
+    db.table("catalog_summaries").drop()
+
+
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     m027_first_probability, m028_misses_by_kind, m029_refused_and_failed_calls,
     m030_sizes_of_all_tools, m031_owners_of_prompts, m032_prices_of_calls,
+    m033_no_words_of_tools,
 )  # fmt: skip
 """The steps after `BASE`, in order. What a released step creates never changes."""
 NEWEST: Final = BASE + len(MIGRATIONS)

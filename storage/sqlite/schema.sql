@@ -53,12 +53,6 @@ CREATE TABLE "exposed_names" (
    "name" TEXT NOT NULL
 );
 
-CREATE TABLE "catalog_summaries" (
-   "inputs" TEXT PRIMARY KEY NOT NULL,
-   "changes" INTEGER NOT NULL,
-   "summary" BLOB NOT NULL
-);
-
 CREATE TABLE "sessions" (
    "key" TEXT PRIMARY KEY NOT NULL,
    "client" TEXT NOT NULL,

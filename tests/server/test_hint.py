@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,14 @@ from requirements import requirement
 from served import Served, wait_until
 from stored_records import connection_of, saved_upstreams
 
-from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.tokens import count_tokens
-from foretool.retrieval.word_table import pack_table
 from foretool.server import hint
-from foretool.server.catalog.word_index import digest_inputs
 from foretool.server.config import loader as configs
-from foretool.server.config.servers import fingerprint
 from foretool.server.hint import HintOptions, plain_hint
 from foretool.server.hints.texts import HEAD, LISTED
 from foretool.storage.opening import open_store
 from foretool.storage.records import Prompt, Tool, ToolId
 from foretool.storage.steps import finish
-from foretool.storage.store import Store
 
 EVENT = {
     "session_id": "b7e6f1d4-0c5e-4a53-9d7b-2f0f6a5c1e88",
@@ -305,72 +299,6 @@ def test_words_that_mean_nearly_the_same_bring_a_tool_among_those_that_are_ranke
     assert [tool for _, tool, _, _ in hint._preselect(heads, "make my photo smaller")] == ["s__image_crop"]
     every: list[hint.Head] = [("s", tool, name, b"Cuts an image.") for _, tool, name, _ in heads]
     assert hint._preselect(every, "make my photo smaller") == [], "a near word that all tools have tells nothing"
-
-
-def keep_words(path: Path, store: Store, damage: bytes = b"", exposed: Mapping[str, str] | None = None) -> list[Tool]:
-    """What a proxy keeps for the hook; `damage` in place of the names of tools, `exposed` for some of them."""
-    config = configs.load(path)
-    prints = {name: fingerprint(server) for name, server in config.servers.items()}
-    tools = [each for _, theirs in store.catalog.load(list(prints.items())) for each in theirs]
-    corpus = Corpus(tools)
-    shown = [[(exposed or {}).get(each.name, each.id), each.upstream, each.name] for each in tools]
-    names = [damage or json.dumps(each).encode() for each in shown]
-    table = finish(pack_table(corpus.lexical.all_impacts(), names, len(corpus)))
-    inputs = digest_inputs(list(config.servers.values()), config.prefixes, prints)
-    changes = store.catalog.changes()
-    assert changes is not None
-    store.catalog.save_word_index(inputs, changes, table)
-    return tools
-
-
-def test_by_kept_words_the_hook_says_the_same_and_reads_no_other_definition(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_config(tmp_path)
-    with fill(path) as store:
-        before = hint.answer_prompt(told(), HintOptions(path))
-        keep_words(path, store)
-
-        def refuse(*_: Any) -> None:
-            raise AssertionError("all definitions were read")
-
-        monkeypatch.setattr(hint, "_preselect", refuse)
-        assert hint.answer_prompt(told(), HintOptions(path)) == before != ""
-        assert hint.answer_prompt(told(prompt="completely unrelated gibberish"), HintOptions(path)) == ""
-        with pytest.raises(AssertionError, match="all definitions"):
-            hint.answer_prompt(told(), HintOptions(write_config(tmp_path, {"sky": {"command": "another"}})))
-
-
-def test_a_tool_is_named_as_the_proxy_that_kept_its_words_names_it(tmp_path: Path) -> None:
-    path = write_config(tmp_path)
-    with fill(path) as store:
-        connection_of(store).execute("UPDATE tools SET exposed = 'an_older_name' WHERE name = 'forecast'")
-        keep_words(path, store, exposed={"forecast": "sky__forecast"})
-        assert "- sky__forecast(text?: string)" in hint.answer_prompt(told(), HintOptions(path))
-
-
-@requirement("trust:policy:deny")
-def test_kept_words_name_no_tool_that_is_denied_hidden_or_gone(tmp_path: Path) -> None:
-    path = write_config(tmp_path)
-    with fill(path) as store:
-        (_, kept, _) = keep_words(path, store)
-        sky: dict[str, Any] = {"command": "sky"}
-        for entry in ({**sky, "deny": ["forecast"]}, {**sky, "exclude": ["forecast"]}):
-            path = write_config(tmp_path, {"calc": {"command": "calc"}, "sky": entry})
-            keep_words(path, store)
-            assert "sky__forecast" not in hint.answer_prompt(told(), HintOptions(path))
-        path = write_config(tmp_path)
-        connection_of(store).execute("DELETE FROM tools WHERE exposed = ?", (kept.id,))
-        keep_words(path, store)
-        assert kept.id not in hint.answer_prompt(told(), HintOptions(path))
-
-
-@pytest.mark.parametrize("damage", [b"no json", b"[]", b"7", b'["a","b"]', b'[["x"],[],{}]', b"\xff"])
-def test_kept_words_that_are_damaged_are_passed_over(tmp_path: Path, damage: bytes) -> None:
-    path = write_config(tmp_path)
-    with fill(path) as store:
-        keep_words(path, store, damage)
-        assert "sky__forecast" in hint.answer_prompt(told(), HintOptions(path))
 
 
 @pytest.mark.slow

@@ -103,7 +103,7 @@ def test_every_table_of_the_log_answers(path: Path) -> None:
     known = set(TABLES) | {
         "usage", "usage_folded", "artifacts", "demonstrations", "upstream_states", "counters", "migrations",
         "exposed_names", "approvals", "costs", "costs_marks", "costs_open", "audit", "grants",
-        "consents", "session_people", "catalog_summaries", "wordings", "profile_usage", "failures", "kept_calls",
+        "consents", "session_people", "wordings", "profile_usage", "failures", "kept_calls",
         "catalog_tokens",
     }  # fmt: skip
     found = {name for (name,) in rows(path, "SELECT name FROM sqlite_master WHERE type = 'table'")}

@@ -80,8 +80,6 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
     "catalog.load": lambda store: store.catalog.load([("git", "f1")]),
     "calls.revise": lambda store: store.calls.revise([(replace(MISS, at=NOW), MISS), (replace(MISS, at=NOW), None)]),
     "catalog.changes": lambda store: store.catalog.changes(),
-    "catalog.word_index": lambda store: store.catalog.word_index("inputs"),
-    "catalog.save_word_index": lambda store: store.catalog.save_word_index("inputs", 1, b"words"),
     "catalog.tool_heads": lambda store: store.catalog.tool_heads([("git", "f1")], 80),
     "catalog.tools_named": lambda store: store.catalog.tools_named([(TOOL.name, "git", "f1")]),
     "catalog.save_upstream": lambda store: finish(store.catalog.save_upstream(UPSTREAM, [TOOL, tool("show")])),
