@@ -13,7 +13,7 @@ from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.config.loader import LiveConfig
 from foretool.server.discovery.answer import AnswerWriter
-from foretool.server.discovery.discover_tools import DiscoverTools
+from foretool.server.discovery.discover_tools import AnswerTokens, DiscoverTools
 from foretool.server.discovery.exemplars import Exemplars
 from foretool.server.discovery.judge import Judge
 from foretool.server.discovery.server_map import find_absent
@@ -121,12 +121,13 @@ class Answering:
         self.answers = AnswerWriter(
             catalog, search, lambda: self.instructions, live, partial(find_absent, upstreams, live)
         )  # fmt: skip
+        self.answer_tokens = AnswerTokens(known.tokens.count_text, known.recorder)
         self.skill_search = SkillSearch(self.offering.skills, search, catalog, policy)
         exemplars = Exemplars(lambda most: store.calls.shared_events(most), time.monotonic)
         self.judge = Judge(live, search, catalog, known.recorder.without_secrets)
         self.discovery = DiscoverTools(
             upstreams, catalog, search, self.answers, known.recorder, self.predictor, policy, exemplars,
-            self.skill_search, self.judge,
+            self.answer_tokens, self.skill_search, self.judge,
         )  # fmt: skip
         self.calls = calls = make_tool_calls(
             live, policy, known, parties, self.server_requests, forwarder, self.links, results, self.predictor,

@@ -198,6 +198,7 @@ class App:
 
     async def _stop(self) -> None:
         insist = self.guard.insist
+        insist("answers' tokens", self.answering.answer_tokens.count)
         await self.known.stop()
         answering = self.answering
         for part in (
@@ -246,6 +247,7 @@ class App:
             Job("sizes", lambda: in_slices(self.memory.note_size())),
             Job("sign-ins", lambda: housekeeping.follow_sign_ins(self.upstreams, self.clients)),
             Job("memory", memory.tick),
+            Job("answers' tokens", self.answering.answer_tokens.count),
             Job("people", self._tick_people),
         )
 

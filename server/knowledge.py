@@ -24,6 +24,7 @@ from foretool.server.recording.recorder import Recorder
 from foretool.server.transports.guard import Job
 from foretool.server.transports.tasks import TICK_S
 from foretool.server.trust.gatekeeper import Gatekeeper
+from foretool.storage.places import made_folder
 from foretool.storage.store import Store
 
 
@@ -52,7 +53,7 @@ class Knowledge:
         self.schedule = Schedule(store, config.path)
         self.retention = Retention(store, live, lambda: self.search.update_corpus().digests)
         self.costs = CostKeeper(store)
-        self.tokens = TokenCounter(self.catalog, store.catalog, find_instructions)
+        self.tokens = TokenCounter(self.catalog, store.catalog, find_instructions, made_folder(store.path))
         self._live = live
         self._store = store
 

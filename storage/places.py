@@ -82,6 +82,13 @@ def local_file(place: StorePlace | str) -> Path | None:
     return place if isinstance(place, Path) else None
 
 
+def made_folder(place: StorePlace | str) -> Path | None:
+    """Return the folder of files that foretool makes of installed packages, beside a store's files on this machine;
+    None for a store in memory. It holds the ranks of tokens (2 MB), and encoders that older versions prepared."""
+    file = local_file(place)
+    return file.with_name("encoders") if file is not None else None
+
+
 def local_folder(place: StorePlace) -> Path | None:
     """Return the folder of a store's files on this machine."""
     file = local_file(place)

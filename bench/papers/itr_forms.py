@@ -29,11 +29,11 @@ from bench.papers.published.itr import PUBLISHED, Corpora, Item, Itr, Parameters
 from bench.retrieval.itr_ranking import Signals
 from bench.retrieval.pool import Pool
 from foretool.learning.encoded_texts import EncodedTexts
+from foretool.retrieval import tokens
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.encoders import Weights
 from foretool.retrieval.fragments import Fragment, fragments
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.tokens import count_tokens
 from foretool.server.app import App
 from foretool.server.catalog.embedding import open_shipped_vectors, texts_to_embed
 from foretool.server.catalog.encoders import open_any_encoder
@@ -85,7 +85,7 @@ def outcome(shown: Sequence[ToolId], step: Step, tokens: float) -> Outcome:
 @cache
 def count(text: str) -> int:
     """The tokens of a text."""
-    return count_tokens([text])[0]
+    return tokens.count_tokens([text])[0] if tokens.available() else tokens.estimate(text)
 
 
 class Once:

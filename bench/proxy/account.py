@@ -45,6 +45,7 @@ from bench.proxy import many_servers
 from bench.proxy.many_servers import OWN
 from foretool.desk.page.access import Viewer
 from foretool.desk.page.overview import read_overview
+from foretool.retrieval import token_ranks
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_store
 
@@ -230,10 +231,11 @@ class Place:
         return found
 
     async def learn_tools(self, kind: Kind) -> None:
-        """Let a proxy learn of every tool."""
+        """Let a proxy learn of every tool, and find out how to count tokens."""
         wanted = sum(map(len, self.catalogs.values()))
+        ranks = self.folder / "encoders" / token_ranks.NAME
         async with self.window(kind), asyncio.timeout(KNOWN_S):
-            while len(self.names) < wanted:
+            while len(self.names) < wanted or not ranks.exists():
                 await asyncio.sleep(0.3)
                 with open_store(self.folder / "foretool.sqlite3") as store:
                     known = store.catalog.exposed_names().items()

@@ -10,7 +10,7 @@ from bench.clients.messages import Json, said
 from bench.clients.stdio import StdioClient
 from bench.metrics import quantile
 from bench.reports import Row, times_row
-from foretool.retrieval.tokens import count_tokens
+from foretool.retrieval import tokens
 
 CALL_S = 120.0
 WARM_UP = 20
@@ -53,7 +53,7 @@ async def search(client: StdioClient, queries: Sequence[str]) -> Row:
         "words_median": quantile([len(query.split()) for query in queries], 0.5),
         **times_row(milliseconds),
         "cpu_ms": round(1e3 * (processes.cpu_s(client.pid) - before) / len(queries), 2),
-        "answer_tokens_median": quantile(count_tokens([said(each) for each in results]), 0.5),
+        "answer_tokens_median": quantile(tokens.count_tokens([said(each) for each in results]), 0.5),
         "nothing_found": sum(not found for found in matches),
         "with_matches_by_meaning": sum(any(match["why"] == "meaning" for match in found) for found in matches),
     }

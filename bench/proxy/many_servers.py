@@ -26,7 +26,7 @@ from bench.datasets import opening_words, read_catalogs, read_rows
 from bench.metrics import quantile
 from bench.options import add_foretool, make_parser
 from bench.proxy.discovery import CALL_S, measure_searches
-from foretool.retrieval.tokens import count_tokens
+from foretool.retrieval import tokens
 
 Catalogs = Mapping[str, list[Json]]
 
@@ -59,7 +59,7 @@ async def all_listed(client: StdioClient, wanted: int) -> tuple[float, list[Json
 
 
 async def settled(client: StdioClient) -> None:
-    """Wait until the background work is over."""
+    """Wait until the background work is over, also that of the process which counts tokens."""
     await asyncio.sleep(SETTLE_S)
     while processes.children(client.pid) and client.age_s < READY_S:
         await asyncio.sleep(0.5)
@@ -67,7 +67,9 @@ async def settled(client: StdioClient) -> None:
 
 def cost(listed: Sequence[Json]) -> int:
     """Tokens of a list as it is sent, counted tool by tool, because the tokenizer refuses texts of megabytes."""
-    return sum(count_tokens([json.dumps(tool, ensure_ascii=False, separators=(",", ":")) + "," for tool in listed]))
+    return sum(
+        tokens.count_tokens([json.dumps(tool, ensure_ascii=False, separators=(",", ":")) + "," for tool in listed])
+    )
 
 
 def exposed_names(command: Sequence[str], path: Path) -> dict[str, list[str]]:

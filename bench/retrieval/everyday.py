@@ -28,7 +28,7 @@ from bench import options, processes
 from bench.clients.messages import Json
 from bench.clients.stdio import StdioClient
 from bench.reports import Row, print_row
-from foretool.retrieval.tokens import count_tokens
+from foretool.retrieval import tokens
 
 FILE = Path(__file__).with_name("everyday.json")
 CHINESE = Path(__file__).with_name("everyday_chinese.json")
@@ -150,7 +150,7 @@ def results(arguments: argparse.Namespace) -> Row:
     if arguments.show:
         for task, answer, place in zip(tasks, answers, places, strict=True):
             print(f"\n=== {task['task']}  (place {place})\n{text_of(answer)}")
-    sizes = count_tokens([text_of(answer) for answer in answers])
+    sizes = tokens.count_tokens([text_of(answer) for answer in answers])
     levels = [answer["structuredContent"]["confidence"] for answer in answers]
     return {
         "tasks": len(tasks),

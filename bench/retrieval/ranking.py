@@ -40,13 +40,13 @@ from bench.kept_encoder import KeptEncoder
 from bench.reports import Row, difference, mean_row, print_row, times_row
 from bench.retrieval.pool import DEPTH, Pool
 from bench.retrieval.ranking_methods import build_method
-from foretool.retrieval import encoders
+from foretool.retrieval import encoders, tokens
 from foretool.retrieval.confidence import level
 from foretool.retrieval.corpus import Corpus, Shipped
 from foretool.retrieval.known_tools import shipped_wordings
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.tokens import count_tokens, fill_budget
+from foretool.retrieval.tokens import fill_budget
 from foretool.server.catalog.encoders import open_any_encoder
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
@@ -142,7 +142,7 @@ def levels(pool: Pool, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
 def token_sizes(tools: Sequence[Tool]) -> dict[ToolId, int]:
     """The tokens of every definition: counted where the tokenizer is installed, else estimated."""
     texts = [tool.definition.decode() for tool in tools]
-    counted = count_tokens(texts)
+    counted = tokens.count_tokens(texts) if tokens.available() else [tokens.estimate(text) for text in texts]
     return {tool.id: size for tool, size in zip(tools, counted, strict=True)}
 
 

@@ -1,10 +1,10 @@
 """Embeds every tool in the background, and installs the encoders into the search once somebody searches.
 
-Well-known tools have a vector that comes with foretool. A short-lived process (`embedding_worker`) computes the others,
-and the store keeps them, so that a text is embedded once for all proxies. This process opens an encoder only for the
-first search in words, in a thread, and imports nothing heavy before that. That search waits a moment for it, also where
-a few tools are still to be embedded. A tool without a vector is ranked by its words, and so is every tool where no
-weights are installed.
+Well-known tools have a vector that comes with foretool. A short-lived process (`workers.py`) computes the others, and
+the store keeps them, so that a text is embedded once for all proxies. This process opens an encoder only for the first
+search in words, in a thread, and imports nothing heavy before that. That search waits a moment for it, also where a few
+tools are still to be embedded. A tool without a vector is ranked by its words, and so is every tool where no weights
+are installed.
 """
 
 from __future__ import annotations

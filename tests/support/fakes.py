@@ -34,6 +34,7 @@ from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Era, Miss
 from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.sqlite.migrations import migrate
+from foretool.storage.steps import finish
 from foretool.storage.store import Store
 
 PATIENCE_S = 5.0
@@ -612,7 +613,7 @@ LIST_CHANGED = "notifications/tools/list_changed"
 
 
 class FakeApp(App):
-    """The real app; only its links lead to fakes."""
+    """The real app; only its links lead to fakes, and no child process counts tokens."""
 
     fakes: dict[str, FakeUpstream]
     written: Json
@@ -620,6 +621,10 @@ class FakeApp(App):
 
     def _link_opener(self, server: Server, bearer: Any) -> OpenLink:
         return self.fakes[server.name].opened
+
+    async def _count_tokens(self) -> None:
+        estimates = {tool.schema_hash: self.catalog.tokens(tool.id) for tool in self.catalog.find_uncounted()}
+        finish(self.catalog.set_token_counts(estimates))
 
 
 class Stage(NamedTuple):

@@ -16,6 +16,8 @@ from typing import Any
 
 from limits import write_settings
 
+from foretool.retrieval.token_ranks import NAME
+from foretool.server.catalog.workers import COMMAND
 from foretool.server.config.settings import FROM_FILE
 
 PATIENCE_S = 30.0
@@ -24,8 +26,23 @@ PATIENCE_S = 30.0
 Json = dict[str, Any]
 
 
-def write_config(folder: Path, servers: dict[str, Any], **settings: Any) -> Path:
+RANKS = Path(__file__).parents[2] / ".tools" / NAME
+"""Ranks of tokens, written once: each proxy would start a process that writes its own."""
+
+
+def lay_ranks(folder: Path) -> None:
+    """Let the proxies whose storage is in this folder count tokens from the first on."""
+    if not RANKS.exists():
+        RANKS.parent.mkdir(exist_ok=True)
+        subprocess.run([*COMMAND, "count", RANKS], stdin=subprocess.DEVNULL, check=False)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / "encoders").mkdir(mode=0o700, exist_ok=True)
+    if RANKS.exists() and not (folder / "encoders" / NAME).exists():
+        (folder / "encoders" / NAME).symlink_to(RANKS)
+
+
+def write_config(folder: Path, servers: dict[str, Any], **settings: Any) -> Path:
+    lay_ranks(folder)
     path = folder / "mcp.json"
     path.write_text(
         json.dumps(

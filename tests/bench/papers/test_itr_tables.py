@@ -16,7 +16,6 @@ from bench.papers.itr_steps import Catalogue, Server, Step, StepSet, read_pool, 
 from bench.papers.itr_tables import Bench, itr_tokens, served_tokens
 from foretool.retrieval import tokens
 from foretool.retrieval.itr import assemble
-from foretool.retrieval.tokens import count_tokens
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
 
@@ -82,7 +81,7 @@ def test_the_tokens_of_an_episode_with_foretool_by_hand() -> None:
 def test_the_baselines_by_hand() -> None:
     catalogue = Catalogue((MAIL, SHOP))
     found = PublishedForm(catalogue, [], None)
-    tools = sum(count_tokens([tool.definition.decode() for tool in catalogue.tools]))
+    tools = sum(tokens.count_tokens([tool.definition.decode() for tool in catalogue.tools]))
     said = tokens.estimate(MAIL.instructions)
     assert (found.all_tools, found.all_instructions) == (tools, said)
     outcomes = found.outcomes(NEXT)

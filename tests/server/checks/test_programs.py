@@ -11,6 +11,7 @@ from foretool.server.checks.programs import check_programs
 from foretool.server.config import loader
 from foretool.server.config.codes import Code
 from foretool.server.setup.installation import Installation, Method
+from foretool.storage.places import made_folder
 
 
 def wrong(folder: Path, servers: dict[str, object], **settings: object) -> list[tuple[Code | None, str, str]]:
@@ -62,11 +63,15 @@ def test_the_room_on_the_disk_is_said_where_foretool_has_an_environment_of_its_o
     (tmp_path / "tool").mkdir()
     (tmp_path / "tool" / "library").write_bytes(bytes(3 << 20))
     config = loader.load(write_config(tmp_path, {}, encoder="none"))
+    folder = made_folder(config.storage)
+    assert folder is not None
+    folder.mkdir(parents=True)
+    (folder / "o200k_base.ranks").write_bytes(bytes(2 << 20))
 
     def said(method: Method) -> list[str]:
         copy = Installation(method, tmp_path / "tool", "", ())
         monkeypatch.setattr("foretool.server.checks.programs.this_installation", lambda: copy)
         return [each.what for each in check_programs(config) if each.what.startswith("on the disk")]
 
-    assert said("uv tool") == [f"on the disk: 3 MiB in {tmp_path}/tool"]
+    assert said("uv tool") == [f"on the disk: 3 MiB in {tmp_path}/tool; 2 MiB in {folder}, which uninstall deletes"]
     assert said("checkout") == [], "others use that environment too"

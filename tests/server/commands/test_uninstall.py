@@ -87,7 +87,7 @@ def test_comments_come_back_where_the_file_was_edited_since(home: Path, capsys: 
     )
 
 
-def test_kept_answers_go_and_records_stay_with_their_size(
+def test_what_foretool_made_for_the_machine_goes_and_records_stay_with_their_size(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sockets = home / "run"
@@ -97,27 +97,30 @@ def test_kept_answers_go_and_records_stay_with_their_size(
     write_home(home)
     assert run(["init", "--yes", "--no-start"]) == 0
     state = home / ".local/state/foretool"
-    state.mkdir(parents=True, exist_ok=True)
+    (state / "encoders").mkdir(parents=True)
+    (state / "encoders" / "o200k_base.ranks").write_bytes(b"x" * 2048)
     (state / "foretool.sqlite3").write_bytes(b"y" * 512)
     assert run(["uninstall", "--dry-run"]) == 0
-    assert "(what foretool recorded and learned, 512 B)" in capsys.readouterr().out
-    assert (sockets / "kept.answer").exists()
+    said = capsys.readouterr().out
+    assert "Goes too: ~/.local/state/foretool/encoders (2.0 KiB" in said
+    assert "(what foretool recorded and learned, 512 B)" in said
+    assert (state / "encoders").is_dir() and (sockets / "kept.answer").exists()
     assert run(["uninstall", "--yes"]) == 0
     assert not (sockets / "kept.answer").exists()
     out = capsys.readouterr().out
+    assert "Deleted: ~/.local/state/foretool/encoders" in out and not (state / "encoders").exists()
     assert "(what foretool recorded and learned, 512 B)" in out and (state / "foretool.sqlite3").exists()
 
 
 @requirement("manage:uninstall")
 @pytest.mark.parametrize("answer", ["y", "n"])
-def test_kept_answers_go_with_the_yes_to_uninstall_where_no_client_has_foretool(
+def test_what_goes_too_goes_with_the_yes_to_uninstall_where_no_client_has_foretool(
     home: Path, answer: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """After `init --undo` there is one question alone."""
-    sockets = home / "run"
-    sockets.mkdir(mode=0o700)
-    (sockets / "kept.answer").write_bytes(b"")
-    monkeypatch.setenv("FORETOOL_SOCKETS", str(sockets))
+    """After `init --undo` there is one question alone; its yes left the folder that "goes too"."""
+    made = home / ".local/state/foretool/encoders"
+    made.mkdir(parents=True)
+    (made / "o200k_base.ranks").write_bytes(b"x" * 2048)
     copy = Installation("pip", home, "", (("true",),))
     monkeypatch.setattr(uninstall, "this_installation", lambda: copy)
     monkeypatch.setattr(uninstall, "run_commands", run_commands)
@@ -125,8 +128,9 @@ def test_kept_answers_go_with_the_yes_to_uninstall_where_no_client_has_foretool(
     monkeypatch.setattr(typed, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", typed)
     assert run(["uninstall"]) == (answer == "n")
-    assert "Run this?" in capsys.readouterr().out
-    assert (sockets / "kept.answer").exists() == (answer == "n")
+    said = capsys.readouterr().out
+    assert "Goes too: ~/.local/state/foretool/encoders" in said and "Run this?" in said
+    assert made.exists() == ("Deleted: " not in said) == (answer == "n")
 
 
 @requirement("manage:uninstall")

@@ -1,4 +1,4 @@
-"""The process that embeds answers in order, says what is missing, and ends."""
+"""The process that embeds answers in order, says what is missing, and ends; `test_token_counter` has the other one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 from tiny_model import DIMENSION, write_model  # noqa: E402
 
 from foretool.retrieval.encoders import open_encoder, resolve_weights  # noqa: E402
-from foretool.server.catalog.embedding_worker import COMMAND  # noqa: E402
+from foretool.server.catalog.workers import COMMAND  # noqa: E402
 
-WORKER = [*COMMAND]
+WORKER = [*COMMAND, "embed"]
 
 
 def test_it_answers_in_order_and_ends(tmp_path: Path) -> None:
