@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
+from io import TextIOWrapper
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
@@ -189,6 +191,8 @@ def root(context: click.Context, shows_all: bool, path: Path | None) -> int | No
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line. Returns the exit status."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal may lack characters of ours, and of servers
     try:
         return int(root.main(args=list(arguments), prog_name="foretool", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:

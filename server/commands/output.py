@@ -42,7 +42,7 @@ _STEPS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 def emit(value: Any) -> None:
     """Print a value as JSON: dataclasses and whatever msgspec encodes; anything else as its text."""
     written = msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2)
-    click.echo(printable_json(written).decode())
+    click.echo(printable_json(written))  # bytes: JSON is UTF-8, whatever the terminal is
 
 
 def show(value: T, as_json: bool, print_value: Callable[[T], object]) -> int:
@@ -165,7 +165,7 @@ def _draw(
     """Print a table in which nothing wraps, as rich would: it takes 1.5 ms for each row, this 0.05."""
     rights = [name.endswith("#") for name in columns]
     blank = Text(" " * _width_of(widths))
-    rule = Text(f" {'─' * (_width_of(widths) - 2)} ")
+    rule = Text(f" {('─' if target.encoding.startswith('utf') else '-') * (_width_of(widths) - 2)} ")
     for header in headers:
         header.stylize("bold")
     lines = [_draw_row(row, widths, rights) for row in (headers, *rows)]

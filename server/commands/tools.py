@@ -139,7 +139,7 @@ def command(
             if tool is None:
                 meant = offline.suggest_names(app, schema) or "; `foretool tools` lists them"
                 return complain(f"--schema: no tool is called {schema!r}{meant}", WRONG)
-            click.echo(msgspec.json.format(bytes(write_definition(tool)), indent=2).decode())
+            click.echo(msgspec.json.format(bytes(write_definition(tool)), indent=2))
             return 0
         inspection = inspect(app.catalog) if as_json or suspicious else Inspection({})
         order = "tokens" if unused else sort

@@ -116,3 +116,23 @@ def test_ctrl_c_ends_a_command_whatever_it_is_at(work: str, tmp_path: Path) -> N
     assert done.returncode == 130
     assert "Traceback" not in done.stderr and "internal error" not in done.stderr
     assert done.stdout == ("ended in order\n" if work == "wait" else "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii:strict"])
+def test_a_terminal_that_lacks_characters_gets_the_answer_without_them_and_json_as_it_is(
+    encoding: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mcp.json"
+    settings = {"storage": "s.sqlite3", "encoder": "none"}
+    path.write_text(json.dumps({"mcpServers": {"a": {"command": "天気"}}, "foretool": settings}), "utf-8")
+    environ = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "FORETOOL_CONFIG": str(path)}
+
+    def said(*arguments: str) -> bytes:
+        command = [sys.executable, "-m", "foretool", "list", *arguments]
+        done = subprocess.run(command, env=environ, capture_output=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (0, b"")
+        return done.stdout
+
+    assert re.search(rb" -{30,} \n +a +new .+ '\?\?' ", said())
+    assert json.loads(said("--json"))[0]["runs"] == "'天気'"
