@@ -721,6 +721,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "timeout:living": Promise(
         "docs/protocol.md", "a call that reports progress is not given up, whether or not its client asked for it"
     ),
+    "timeout:asleep": Promise("design: upstreams", "time in which the proxy was stopped counts for no time-out"),
     "timeout:none": Promise("design: upstreams", "zero sets no time-out"),
     "timeout:silent-start": Promise(
         "README: when something is wrong", "a silent upstream delays the list by the deadline alone"

@@ -135,11 +135,11 @@ class PersonalUpstream(Upstream):
     def in_flight(self) -> int:
         return sum(lane.in_flight for lane in self._lanes.values())
 
-    def expire(self) -> None:
+    def expire(self, asleep_s: float = 0.0) -> None:
         """Give up requests whose deadline has passed, and close connections that nobody uses."""
         now = time.monotonic()
         for lane in self._lanes.values():
-            lane.expire()
+            lane.expire(asleep_s)
         free = [each for each in self._lanes.values() if not each.in_flight]
         idle = [each for each in free if now - max(each.used_at, each.up_at, each.made_at) > IDLE_S]
         for lane in (*idle, *free[: max(0, len(self._lanes) - MOST_LANES)]):

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -139,6 +139,13 @@ class Request(Struct, eq=False):
     def drop_callbacks(self) -> None:
         """Drop the callbacks, to break reference cycles that the garbage collector would have to find."""
         self.reply, self.notice, self.wants, self.poll, self.build_meta = ignore_reply, None, None, None, None
+
+
+def postpone(requests: Iterable[Request], seconds: float) -> None:
+    """Give requests so many seconds more, as if they had been sent later."""
+    for request in requests if seconds else ():
+        request.sent_at += seconds
+        request.deadline += seconds if request.deadline else 0.0
 
 
 class ConnectionEvents(Protocol):
@@ -365,8 +372,9 @@ class Connection:
     def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         self._send_now(Message(method=method, params=UNSET if params is None else jsonrpc.raw(params)))
 
-    def expire(self, now: float) -> list[Request]:
+    def expire(self, now: float, asleep_s: float = 0.0) -> list[Request]:
         """Cancel the requests whose deadline has passed, and return them; the caller answers them."""
+        postpone(self._pending.values(), asleep_s)
         late = [request for request in self._pending.values() if request.deadline and request.deadline < now]
         for request in late:
             self.cancel(request, "timed out")

@@ -19,7 +19,15 @@ from foretool.server.protocol.translate import unite
 from foretool.server.protocol.versions import ERAS, other_era
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
-from foretool.server.upstreams.connection import Connection, ConnectionEvents, HandshakeError, Lost, Party, Request
+from foretool.server.upstreams.connection import (
+    Connection,
+    ConnectionEvents,
+    HandshakeError,
+    Lost,
+    Party,
+    Request,
+    postpone,
+)
 from foretool.storage.records import Era
 
 BACKOFF_S: Final = (0.2, 1.0, 3.0, 10.0, 30.0, 60.0)
@@ -105,9 +113,10 @@ class Line:
         elif self.connection is not None:
             self.connection.cancel(request, reason)
 
-    def expire(self, now: float) -> None:
+    def expire(self, now: float, asleep_s: float = 0.0) -> None:
         """Answer each request whose deadline has passed with `Lost`. `now`: monotonic seconds."""
-        late = self.connection.expire(now) if self.connection is not None else []
+        late = self.connection.expire(now, asleep_s) if self.connection is not None else []
+        postpone(self._waiting, asleep_s)
         unsent = [request for request in self._waiting if request.deadline and request.deadline < now]
         for request in unsent:
             self._waiting.remove(request)

@@ -25,6 +25,8 @@ PATIENCE_S: Final = 30.0
 _NEW_RUN_S: Final = 300.0
 """Longest pause after a failure of a local server before a run that has not tried it does. Who has mended one may start
 their client again and not run `doctor`."""
+_ASLEEP_S: Final = 3.0
+"""A tick that comes so long after the last one tells that this process was stopped, as with a suspended container."""
 
 
 class Absent(NamedTuple):
@@ -63,6 +65,8 @@ class UpstreamRegistry:
         """Those that have listed no tools in this run; every new conversation asks them again."""
         self._waiting: list[_Waiter] = []
         self._waiting_for_one: dict[str, list[Callable[[], None]]] = {}
+        self._beat = 0.0
+        """When it ticked last, by `time.perf_counter`."""
         self._cold_until = 0.0
         """When lists stop waiting for unknown upstreams; 0 until the first client has come, which starts them."""
         self._woken: Era | None = None
@@ -319,10 +323,12 @@ class UpstreamRegistry:
     def tick(self, *, expire: bool, tell_again: bool) -> None:
         """Stop idle upstreams and, with `expire`, give up requests whose time is over; with `tell_again`, restart those
         that were told less than the clients of now can do. Called about once a second."""
-        now = time.monotonic()
+        now, beat = time.monotonic(), time.perf_counter()
+        asleep = beat - self._beat if self._beat else 0.0
+        self._beat = beat
         for upstream in self:
             if expire:
-                upstream.expire()
+                upstream.expire(asleep if asleep > _ASLEEP_S else 0.0)
             if tell_again and not self._is_kept_alive(upstream):
                 upstream.tell_again()
             if upstream.pids and now - max(upstream.used_at, upstream.up_at) > self._patience_with(upstream):

@@ -223,11 +223,12 @@ class Upstream:
         for line in self.lines:
             line.cancel(request, reason)
 
-    def expire(self) -> None:
-        """Give up requests whose deadline has passed; called about once a second."""
+    def expire(self, asleep_s: float = 0.0) -> None:
+        """Give up requests whose deadline has passed; called about once a second. `asleep_s`: for how long nobody could
+        look for answers, and servers may have slept too. Nobody's time is over because of that."""
         now = time.monotonic()
         for line in self.lines:
-            line.expire(now)
+            line.expire(now, asleep_s)
 
     def notify(self, era: Era, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification if there is a connection for clients of this era."""

@@ -199,6 +199,31 @@ async def test_a_call_without_an_answer_ends_after_its_time_and_is_cancelled_ups
     assert [each["id"] for each in stage.client.messages].count(call) == 1
 
 
+@requirement("timeout:asleep")
+async def test_time_in_which_the_proxy_was_stopped_counts_for_no_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    for clock in ("monotonic", "perf_counter"):
+        monkeypatch.setattr(f"time.{clock}", lambda: now)
+    upstream = calc()
+    upstream.entry["timeout_s"] = 5
+    upstream.hold("slow")
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        calls = [stage.client.post("tools/call", {"name": "calc__slow"}) for _ in range(2)]
+        stage.app.tick()
+        answered = await upstream.called("slow")
+        now += 600.0  # a machine sleeps, with its servers
+        stage.app.tick()
+        now += 1.0
+        stage.app.tick()
+        answered.reply({"content": [], "awake": True})
+        assert (await stage.client.result(calls[0]))["awake"] is True
+        for _ in range(5):
+            now += 1.0
+            stage.app.tick()
+        assert "no answer within" in said(await stage.client.result(calls[1]))
+
+
 @requirement("timeout:none")
 async def test_no_time_out_is_set_with_zero() -> None:
     upstream = calc()
