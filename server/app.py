@@ -118,6 +118,7 @@ class App:
                 self.clients.follow_config, self.lists.forget,
                 lambda: self.search.configure(live.settings), lambda: known.embedding.configure(live.settings),
             ),
+            offered.subscriptions.restore,
         )  # fmt: skip
 
     @property

@@ -25,15 +25,17 @@ class Reloader:
 
     def __init__(
         self, config: LiveConfig, launcher: Launcher, catalog: Catalog, clients: ClientRegistry,
-        announcements: Announcements, followers: Sequence[Callable[[], None]],
+        announcements: Announcements, followers: Sequence[Callable[[], None]], subscribe: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """`followers` are called when settings have changed, after the config is in force."""
+        """`followers` are called when settings have changed, after the config is in force. `subscribe` subscribes a
+        server that was added or restarted to what clients want to hear of it."""
         self._config = config
         self._launcher = launcher
         self._catalog = catalog
         self._clients = clients
         self._announcements = announcements
         self._followers = list(followers)
+        self._subscribe = subscribe
         self._stamp = config.now.stamp
         self._applied = config.now
         """The last config of which everything is in force."""
@@ -86,6 +88,8 @@ class Reloader:
         added = [new.servers[name] for name in (*changes.added, *restarted) if name in new.servers]
         first = next(iter(self._clients), None)
         self._launcher.add(added, first.era if first is not None else None)
+        for server in added:
+            self._subscribe(server.name)
         self._launcher.update(kept)
         log.info(
             "config reloaded: servers: %d added, %d removed, %d changed%s",

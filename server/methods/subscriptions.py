@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from foretool.server.clients.client import Client
@@ -158,6 +158,13 @@ class Subscriptions:
             for era in versions.ERAS if subscribed else ():
                 unwanted = [uri for uri in subscribed if not self._is_wanted(upstream, era, uri)]
                 upstream.subscriptions.remove(upstream.era_for(era), unwanted)
+
+    def restore(self, name: str) -> None:
+        """Subscribe an upstream that has taken the place of one of its name to what clients are subscribed to."""
+        upstream = self._upstreams[name]
+        wanted: tuple[tuple[Era, Iterable[_Key]], ...] = (("legacy", self._legacy), ("modern", self._modern))
+        for era, keys in wanted:
+            upstream.subscriptions.add(upstream.era_for(era), [uri for owner, uri in keys if owner == name])
 
     def _is_wanted(self, upstream: Upstream, era: Era, uri: str) -> bool:
         """Return whether any client served by the upstream's connection for `era` is subscribed to a resource."""

@@ -330,8 +330,8 @@ class Upstream:
         self.error = ""
         self.up_at = time.monotonic()
         self._set(State.READY)
+        self.subscriptions.renew(connection)  # first: what waits may change a resource
         line.send_waiting(connection)
-        self.subscriptions.renew(connection)
         for kind, wanted in self.lists.items():
             if wanted.is_wanted and kind is not TOOLS:
                 wanted.begin(connection)

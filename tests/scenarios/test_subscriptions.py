@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from callers import Caller, http_over, on_the_real_clock
-from fakes import BOTH, LEGACY, MODERN, FakeUpstream, proxy_over
+from fakes import BOTH, LEGACY, MODERN, FakeUpstream, config_of, proxy_over
 from requirements import requirement
 
 from foretool.server.protocol.versions import META_SUBSCRIPTION
@@ -69,6 +69,33 @@ async def test_a_modern_upstream_is_listened_to_without_what_nobody_wants_any_mo
     assert cancelled.params["requestId"] == wanting.message.id
 
 
+@requirement("subscriptions:renewed")
+@pytest.mark.parametrize("eras", [LEGACY, MODERN])
+@pytest.mark.parametrize("modern", [False, True])
+async def test_a_server_whose_entry_was_edited_is_subscribed_to_again(eras: tuple[Era, ...], modern: bool) -> None:
+    upstream = library(eras)
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern() if modern else stage.client
+        if not modern:
+            await client.initialize()
+        await client.ask("resources/list")
+        if modern:
+            client.post("subscriptions/listen", listening(), id="L")
+            await client.heard("notifications/subscriptions/acknowledged")
+        else:
+            await client.ask(SUBSCRIBE, {"uri": URI})
+        upstream.entry["args"] = ["--new"]
+        await stage.app.reloader.apply(config_of(upstream))
+        await client.call_tool("a__add", {})
+        if eras == MODERN:
+            wanted = (await upstream.asked("subscriptions/listen", 3)).params["notifications"]
+            assert wanted["resourceSubscriptions"] == [URI]
+        else:
+            assert (await upstream.asked(SUBSCRIBE, 2)).params == {"uri": URI}
+        upstream.link.say(UPDATED, {"uri": URI})
+        await client.heard(UPDATED)
+
+
 @requirement("subscriptions:ended")
 async def test_a_client_that_goes_leaves_no_subscription_behind() -> None:
     upstream = library()
@@ -120,6 +147,8 @@ async def test_an_upstream_that_died_is_subscribed_to_again(modern: bool) -> Non
         upstream.die()
         await client.call_tool("a__add", {})
         assert (await upstream.asked(SUBSCRIBE, 2)).params == {"uri": URI}
+        asked = [each.method for each in upstream.requests if each.method in (SUBSCRIBE, "tools/call")]
+        assert asked == [SUBSCRIBE, SUBSCRIBE, "tools/call"]  # the call may be what changes it
         upstream.link.say(UPDATED, {"uri": URI})
         await client.heard(UPDATED)
 
