@@ -134,13 +134,6 @@ def test_a_tool_is_found_by_each_of_its_exact_names(name: str) -> None:
     assert resolver.resolve("") is None
 
 
-def test_a_name_that_no_tool_has_finds_near_ones_among_tens_of_thousands() -> None:
-    resolver = Resolver(named([(f"s{n % 90}", f"tool_{n:05}") for n in range(30_000)] + [("git", "create_issue")]))
-    assert resolver.near("git__create_isue")[0] == "git__create_issue"
-    compared = resolver._likely("gitcreateisue")
-    assert len(compared) <= 100 and "gitcreateissue" in compared[:2]
-
-
 def test_names_that_the_store_refuses_are_saved_later() -> None:
     store, connection = failing_store()
     keeper = NameKeeper(store.catalog)
