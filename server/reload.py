@@ -90,6 +90,7 @@ class Reloader:
         self._launcher.add(added, first.era if first is not None else None)
         for server in added:
             self._subscribe(server.name)
+        self._clients.set_levels()
         self._launcher.update(kept)
         log.info(
             "config reloaded: servers: %d added, %d removed, %d changed%s",

@@ -48,6 +48,20 @@ async def test_only_what_changed_is_touched() -> None:
     assert goes.links == []
 
 
+@requirement("reload:servers")
+async def test_a_server_that_was_added_or_edited_is_told_which_log_entries_clients_want() -> None:
+    can = {"tools": {}, "logging": {}}
+    edited, added = (FakeUpstream(name, ["a"], capabilities=can) for name in ("edited", "added"))
+    async with proxy_over(edited) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        await stage.client.ask("logging/setLevel", {"level": "debug"})
+        edited.entry["args"] = ["--new"]
+        await reload(stage, edited, added)
+        told = [await edited.asked("logging/setLevel", 2), await added.asked("logging/setLevel")]
+    assert [each.params for each in told] == [{"level": "debug"}] * 2
+
+
 @requirement("reload:filters")
 async def test_filters_and_pins_apply_without_a_restart() -> None:
     upstream = FakeUpstream("calc", ["add", "sub"])
