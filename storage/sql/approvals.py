@@ -19,7 +19,7 @@ KEPT_APPROVALS: Final = 8
 _KEPT_BLOCKS: Final = 32
 """How many refused versions of one definition are kept; one that was forgotten is held again."""
 
-_DEFINITIONS = Table("approvals", Definition)
+_DEFINITIONS = Table("approvals", Definition, is_checked=True)
 _COLUMNS = ", ".join((*Definition.__struct_fields__, "decision"))
 _MARKS = ", ".join("?" * len(_COLUMNS.split(", ")))
 _INSERT = f"INSERT INTO approvals ({_COLUMNS}) VALUES ({_MARKS})"  # noqa: S608  # constants of this file

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
@@ -89,7 +90,7 @@ class Table(Generic[R]):
     """Turns records of one type into rows of the table whose columns have the names of their fields, and back.
 
     `decoders` read the fields that are kept as JSON; `flags` are the fields that are booleans; `said` are those that a
-    user, a client or a server wrote.
+    user, a client or a server wrote. With `is_checked` the type of every field is looked at when it is read.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Table(Generic[R]):
         decoders: Mapping[str, Decoder[Any]] = {},
         flags: Sequence[str] = (),
         said: Sequence[str] = (),
+        is_checked: bool = False,
     ) -> None:
         self._name = name
         fields = record.__struct_fields__
@@ -120,6 +122,7 @@ class Table(Generic[R]):
         self._record = record
         self._readers = [(fields.index(field), decoder.decode) for field, decoder in decoders.items()]
         self._readers += [(fields.index(field), bool) for field in flags]
+        self._is_checked = is_checked
 
     def upsert(self, *key: str) -> str:
         """Return the INSERT of one row, which takes the place of a row with the same key."""
@@ -140,6 +143,12 @@ class Table(Generic[R]):
         values = list(row)
         for place, reader in self._readers:
             values[place] = read_kept(reader, values[place], self._name)
+        if self._is_checked:
+            read_kept(
+                partial(msgspec.convert, type=self._record, builtin_types=(bytes,)),
+                dict(zip(self.fields, values, strict=True)),
+                self._name,
+            )
         return self._record(*values)
 
 

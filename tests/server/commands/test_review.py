@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +134,16 @@ def test_a_person_is_asked_in_a_terminal(config: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("click.prompt", lambda *args, **options: next(answers))
     assert review(config, "calc") == 0
     assert states(config) == {"add": "approved", "sub": "held"}
+
+
+@pytest.mark.parametrize(("column", "value"), [("value", "abcd"), ("kind", "odd"), ("effect", "odd"), ("seen_at", "x")])
+def test_a_record_that_foretool_did_not_write_is_said_in_one_line(
+    column: str, value: str, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with sqlite3.connect(loader.load(config).storage) as file:
+        file.execute(f"UPDATE approvals SET {column} = ? WHERE state = 'held'", (value,))
+    file.close()
+    assert review(config) == review(config, "calc") == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    assert all("the storage has a record that foretool did not write (table approvals: " in line for line in said)
