@@ -22,6 +22,9 @@ garbage, of which there is none."""
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line and exit. Without `arguments` they are those of the process, which is ours then."""
     given = sys.argv[1:] if arguments is None else arguments
+    # Whoever started us may have closed them. What is opened next would take their numbers, and be written to.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     if not os.environ.get("HOME", "/").startswith("/"):
         del os.environ["HOME"]  # Python would take the root folder for one that is empty; without it, the user's own
     try:

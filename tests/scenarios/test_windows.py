@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from requirements import requirement
-from served import is_alive, wait_until
+from served import Served, is_alive, wait_until
 from windows import Desk
 
 from foretool.server.config.loader import load
@@ -441,3 +441,17 @@ def test_no_window_sees_or_cancels_the_requests_of_another(desk: Desk) -> None:
     assert all(each.get("id") != hanging for each in first.seen)
     first.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": hanging}})
     assert first.call("s1__echo", {"still": 1}) == '{"still": 1}'
+
+
+@requirement("windows:one-proxy")
+@pytest.mark.parametrize("arguments", [(), ("--alone",)])
+def test_a_client_that_has_closed_our_stderr_is_served(arguments: tuple[str, ...], desk: Desk) -> None:
+    program = desk.folder / "python"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@" 2>&-\n')
+    program.chmod(0o700)
+    environ = {**os.environ, "FORETOOL_SOCKETS": str(desk.sockets)}
+    window = Served(desk.config, *arguments, python=program, cwd=desk.folder, env=environ)
+    desk.windows.append(window)
+    window.initialize()
+    assert "s0__echo" in window.list_tools()
+    assert window.call("s0__echo", {"n": 1}) == '{"n": 1}'

@@ -136,3 +136,13 @@ def test_a_terminal_that_lacks_characters_gets_the_answer_without_them_and_json_
 
     assert re.search(rb" -{30,} \n +a +new .+ '\?\?' ", said())
     assert json.loads(said("--json"))[0]["runs"] == "'天気'"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-"])
+def test_a_command_works_whose_output_was_closed(closed: str, tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    fill(path).close()
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "foretool", "list", "--config", str(path)]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
