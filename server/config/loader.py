@@ -259,6 +259,10 @@ def _read(place: ConfigPlace, environ: Mapping[str, str]) -> Config:
     try:
         before = stamp(path)
         data = read_regular(path)
+        str(absolute(path)).encode()
+    except UnicodeEncodeError:
+        problem = f"{name}: the path has bytes that are not UTF-8; move the file, or name a copy with --config"
+        raise ConfigError(problem, Code.CONFIG_UNREADABLE) from None
     except FileNotFoundError:
         problem = f"{name}: no such file; run foretool init, or name your client's file with --config"
         if place.ignored is not None:

@@ -182,6 +182,16 @@ def test_a_file_that_cannot_be_used_is_one_line(text: str | bytes, line: str) ->
     assert refusal(text) == f"mcp.json:{line}"
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no such paths")
+def test_a_path_that_is_not_utf_8_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9") / "mcp.json"
+    path.parent.mkdir()
+    path.write_text('{"mcpServers": {"a": {"command": "x"}}}')
+    with pytest.raises(ConfigError, match=r"mcp.json: the path has bytes that are not UTF-8; move the file") as refused:
+        loader.load(path)
+    assert refused.value.code == Code.CONFIG_UNREADABLE
+
+
 def test_a_missing_or_unreadable_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"mcp\.json: no such file; run foretool init, or name your client's file with --config"
