@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 from foretool.retrieval.corpus import Corpus
@@ -12,8 +11,6 @@ from foretool.retrieval.ranking import Evidence, softmax_entropy
 
 ENTROPY_DEPTH = 50
 """How many of the best scores the entropy of a line is taken over."""
-_SAMPLED, _LEAST_SAMPLED = 8, 800
-"""One in so many scores is sampled where so many tools have one."""
 
 
 class NeedScores:
@@ -34,22 +31,9 @@ class NeedScores:
         self._lexical = corpus.lexical
 
     @cached_property
-    def leaders(self) -> Sequence[tuple[int, float]]:
-        """The slots with the `ENTROPY_DEPTH` highest scores, with those that score the same, in the order of `hits`. A
-        few lower ones may be among them: they are found by a threshold that a sample gives, because sorting all scores
-        is slow."""
-        scores = list(self.hits.values())
-        if len(scores) >= _LEAST_SAMPLED:
-            least = sorted(scores[::_SAMPLED])[-(2 * ENTROPY_DEPTH // _SAMPLED)]
-            found = [(slot, score) for slot, score in self.hits.items() if score >= least]
-            if len(found) >= ENTROPY_DEPTH:
-                return found
-        return list(self.hits.items())
-
-    @cached_property
     def best(self) -> list[float]:
         """The `ENTROPY_DEPTH` highest scores by words, best first."""
-        return sorted([score for _, score in self.leaders], reverse=True)[:ENTROPY_DEPTH]
+        return sorted(self.hits.values(), reverse=True)[:ENTROPY_DEPTH]
 
     @cached_property
     def telling(self) -> float:
@@ -60,7 +44,7 @@ class NeedScores:
         """Return how well the best tools match this line by words and by name, which the gate reads."""
         if not self.best:
             return Evidence(named=self._is_named)
-        best_slot = next(slot for slot, score in self.leaders if score == self.best[0])
+        best_slot = next(slot for slot, score in self.hits.items() if score == self.best[0])
         return Evidence(
             named=self._is_named,
             strength=self.best[0] / idf(lexical.live, 1),

@@ -8,7 +8,7 @@ arrays over all slots (`score_sum`), which this module imports only then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property, partial
 from operator import attrgetter
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from foretool.retrieval.clauses import SHARE, in_english, is_story, parts
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.glossary import put_into_english
-from foretool.retrieval.line import ENTROPY_DEPTH, NeedScores
+from foretool.retrieval.line import NeedScores
 from foretool.retrieval.named_servers import NamedServers, TextVectors
 from foretool.retrieval.rankers.bm25 import idf
 from foretool.retrieval.rankers.deletions import IDLE, RASH, UNASKED, asks_to_change, is_unasked, only_asks
@@ -274,27 +274,23 @@ class QueryScores:
         return self._line(self._whole_text())
 
     def _best_by_words(self, limit: int) -> tuple[list[tuple[int, float]], int]:
-        words: Iterable[tuple[int, float]] = self.words.items()
-        if len(self.lines) == 1 and self.words is self.lines[0].hits and limit <= ENTROPY_DEPTH:
-            words = self.lines[0].leaders  # names and usage only raise scores, so no other tool comes among the first
-        total = self._total_by_words(words)
+        total = self._total_by_words()
         least = sorted(total.values(), reverse=True)[:limit][-1] if total and limit else 0.0
         ids = self.corpus.ids
         # Equal scores come in the order of their names, not in the order in which servers happened to answer.
         order = sorted((-score, str(ids[slot]), slot) for slot, score in total.items() if score >= least)[:limit]
-        fitting = len(self.words) + sum(slot not in self.words for slot in self.named) if self._asks else len(total)
-        return [(slot, -score) for score, _, slot in order], fitting
+        return [(slot, -score) for score, _, slot in order], len(total)
 
     @property
     def _asks(self) -> bool:
         """Whether words or names ask for anything; else usage alone ranks."""
         return bool(self.lines or self.query.names)
 
-    def _total_by_words(self, words: Iterable[tuple[int, float]]) -> dict[int, float]:
-        """Return the score of all tools that were named or are used, and of those whose score by words is given."""
+    def _total_by_words(self) -> dict[int, float]:
+        """Return the score of all tools that share a word, were named or, where nothing is asked for, are used."""
         if not self._asks:
             return dict(self._shares)
-        total = dict(words)
+        total = dict(self.words)
         for slot, strength in self.named.items():
             total[slot] = self.words.get(slot, 0.0) + _NAMED * strength
         shares = self._shares.keys()

@@ -18,7 +18,6 @@ import msgspec
 
 from foretool.retrieval.tokens import estimate
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Tool
 
 _MOST_ARGUMENTS: Final = 8
@@ -51,22 +50,7 @@ class _Defined(msgspec.Struct):
     inputSchema: Any = None
 
 
-class _Arguments(msgspec.Struct):
-    """An input schema as far as a signature needs it: of its properties few are read."""
-
-    required: Any = None
-    properties: dict[str, Raw] | None = None
-
-
-class _Called(msgspec.Struct):
-    """A definition whose schema is an object with an object of properties, as nearly all are."""
-
-    inputSchema: _Arguments | None = None
-
-
 _schemas = msgspec.json.Decoder(_Defined)
-_called = msgspec.json.Decoder(_Called)
-_any = msgspec.json.Decoder()
 _plain = re.compile(rf"[A-Za-z_$@][\w$.-]{{0,{_MOST_NAME - 1}}}", re.ASCII)
 _name = re.compile(r"[\w.-]+", re.ASCII)
 _reference = re.compile(r"#/(\$defs|definitions)/([\w.-]+)", re.ASCII)
@@ -151,26 +135,16 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _arguments(definition: bytes, marks_optional: bool) -> str:
-    try:
-        schema = _called.decode(definition).inputSchema or _Arguments()
-        required = schema.required if isinstance(schema.required, list) else []
-        written = schema.properties or {}
-        names, first = _shown(required), _shown([*written])[:_MOST_OPTIONAL]
-        known = {*written}
-        properties = {name: _any.decode(written[name]) for name in (*names, *first) if name in written}
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        whole = input_schema(definition)
-        required, properties = _required(whole), properties_of(whole)
-        names, first = _shown(required), _shown([*properties])[:_MOST_OPTIONAL]
-        known = {*properties}
+    schema = input_schema(definition)
+    required, properties = _required(schema), properties_of(schema)
+    names = _shown(required)
     needed = [name for name in names if not _has_default(properties.get(name))]
-    parts = input_schema(definition) if b'"$ref"' in definition else {}
-    shown = [f"{name}: {_type(properties.get(name), parts)}" for name in needed]
-    has_more = len(names) < len(required) or (marks_optional and not known <= {*needed})
+    shown = [f"{name}: {_type(properties.get(name), schema)}" for name in needed]
+    has_more = len(names) < len(required) or (marks_optional and not properties.keys() <= {*needed})
     if not needed and len(names) == len(required):
-        first = first if marks_optional else first[:1]
-        shown = [f"{name}?: {_type(properties.get(name), parts)}" for name in first]
-        has_more = len(first) < len(known)
+        first = _shown([*properties])[: _MOST_OPTIONAL if marks_optional else 1]
+        shown = [f"{name}?: {_type(properties.get(name), schema)}" for name in first]
+        has_more = len(first) < len(properties)
     return ", ".join([*shown, CUT] if has_more else shown)
 
 
