@@ -8,7 +8,7 @@ name or use is not ranked at all; with encoders, neither is one further off than
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from foretool.retrieval.rankers.dense import DenseEnsemble
     from foretool.retrieval.rankers.learned import LearnedModels
 
-MAX_PREDICTIONS = 128
-"""How many predictions are remembered: those of the latest calls, and those that were made ahead of a call."""
 _MAX_READINGS, _REPLAYED_READINGS = 256, 4_096
 """How many texts keep their vectors, and in a replay."""
 _MAX_USAGES = 16
@@ -58,8 +56,6 @@ class Pipeline:
         """Those of the texts that `take_readings` has not returned."""
         self._reader: object = None
         """The encoders that made them."""
-        self._predictions: dict[Hashable, tuple[Reading | None, tuple[Mapping[ToolId, float], float]]] = {}
-        """By calls and task, with the vectors of the task that were read for it; of one corpus and its models."""
         self._habits: dict[int, tuple[Mapping[ToolId, Usage], Mapping[ToolId, float]]] = {}
         """By the id of a usage that was given lately: that usage, which nobody changes, and how much each tool is used
         by it."""
@@ -71,8 +67,6 @@ class Pipeline:
         has read before, which would be most of what it embeds."""
         self._kept: tuple[object, Kept] | None = None
         """The corpus and encoders of a replay, and what is kept of them."""
-        self._predicted_by: object = None
-        """All these models, and the corpus that they follow."""
 
     def rank(self, query: Query, usage: Mapping[ToolId, Usage] | None = None, limit: int = 50) -> Ranking:
         """Return the best `limit` tools for a query; tools asked for by name come first; empty when nothing fits."""
@@ -122,30 +116,7 @@ class Pipeline:
         learned = self._aligned_models(self._ready_encoders())
         if learned is None:
             return {}, 0.0
-        if self._predicted_by != (by := (learned, learned.stamp)):
-            self._predictions.clear()
-            self._predicted_by = by
-        reading = self._known_reading(lines)
-        key = tuple(history), tuple(lines)
-        known = self._predictions.get(key)
-        if known is None or known[0] is not reading:
-            while len(self._predictions) >= MAX_PREDICTIONS:
-                del self._predictions[next(iter(self._predictions))]
-            known = self._predictions[key] = reading, self._predict(learned, history, reading, lines)
-        return known[1]
-
-    def knows_next(self, history: Sequence[ToolId], lines: Sequence[str] = ()) -> bool:
-        """Return whether `after` has its answer from before, so that asking it costs nothing."""
-        learned, dense = self.learned, self.dense
-        if dense is not None and (dense.version != self.corpus.version or not dense.is_whole):
-            dense = None
-        stamp = (self.corpus.version, id(dense))
-        if learned is None or self.is_filling or learned.stamp != stamp:
-            return False
-        if self._predicted_by != (learned, stamp):
-            return False
-        known = self._predictions.get((tuple(history), tuple(lines)))
-        return known is not None and known[0] is self._known_reading(lines)
+        return self._predict(learned, history, self._known_reading(lines), lines)
 
     def _known_reading(self, lines: Sequence[str]) -> Reading | None:
         """Return the vectors of a task that was searched before."""

@@ -70,10 +70,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
 
 @pytest.fixture(autouse=True)
 def clients_that_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clients of tests call at once, and count as models that have read the last answer; their upstreams answer at
-    once, and count as slower than a prediction."""
+    """The clients of tests call at once, and count as models that have read the last answer."""
     monkeypatch.setattr(runner, "READING_S", 0.0)
-    monkeypatch.setattr(runner, "PAUSE_S", 0.0)
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -39,8 +37,6 @@ from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Call, Outcome, Tool
 
-PAUSE_S: Final = 0.002
-"""How long an upstream has to work on a call before a prediction is made that was not made ahead."""
 READING_S: Final = 0.02
 """No model reads an answer and writes the next call in this time; a program does."""
 
@@ -62,8 +58,6 @@ class _Attempt(Struct):
     at: float
     started: float
     hint: Hint | None = None
-    is_read: bool = False
-    """A model reads with the result what is likely next."""
     grew: bool = False
     """The list grew for what comes next, and the client was told."""
 
@@ -89,10 +83,6 @@ class ToolRunner:
         self._policy = policy
         self._note_result = note_result
         self._at_end = at_end
-        self._late: deque[tuple[Exchange, _Attempt]] = deque()
-        """Calls to predict from if they take longer than `PAUSE_S`, the oldest first. Most are over by then, so one
-        timer serves all."""
-        self._is_timed = False
 
     def run(self, call: ToolCall, tool: Tool) -> None:
         """Forward a call and answer its exchange, once, with what comes back."""
@@ -116,10 +106,8 @@ class ToolRunner:
         grows = exchange.client.tools.policy(attempt.session.list) == "growing"
         if exchange.is_kept or not self._predictor.is_ready or not (grows or attempt.via == "bridge"):
             return  # what a listed tool answers stays as it is, and no model reads one call of a list
-        if attempt.started - (exchange.chat or attempt.session.conversations.whole).answered_at < READING_S:
-            self._look_ahead_late(exchange, attempt)
-        else:
-            self._at_end(partial(self._look_ahead_soon, exchange, attempt, grows))
+        if attempt.started - (exchange.chat or attempt.session.conversations.whole).answered_at >= READING_S:
+            self._at_end(partial(self._look_ahead, exchange, attempt))
 
     def describe(self, exchange: Exchange) -> RunningCall | None:
         """Return the call that an upstream runs for an exchange; None if it runs none."""
@@ -159,41 +147,11 @@ class ToolRunner:
             started=time.perf_counter(),
         )
 
-    def _look_ahead_soon(self, exchange: Exchange, attempt: _Attempt, grows: bool) -> None:
-        """Predict what follows this call now that the request has left: the upstream works meanwhile.
-
-        No result waits for a prediction. What was not predicted ahead is predicted after a pause, unless the result was
-        faster. Only a list that may grow is worth the wait: its client lists again before it gets the result. No model
-        reads what answers a call that follows the last answer at once.
-        """
-        attempt.is_read = True
-        chat = exchange.chat or attempt.session.conversations.whole
-        if not (grows or self._predictor.knows_next(chat)):
-            self._look_ahead_late(exchange, attempt)
-        elif not exchange.done:
-            self._look_ahead(exchange, attempt)
-
-    def _look_ahead_late(self, exchange: Exchange, attempt: _Attempt) -> None:
-        """Predict what follows this call if it is not over after a pause."""
-        self._late.append((exchange, attempt))
-        if not self._is_timed:
-            self._look_at_late()
-
-    def _look_at_late(self) -> None:
-        """Predict what follows the calls that have taken long enough, and come back for the others."""
-        self._is_timed, now = False, time.perf_counter()
-        while self._late:
-            exchange, attempt = self._late[0]
-            if not exchange.done and (left := attempt.started + PAUSE_S - now) > 0:
-                self._is_timed = True
-                asyncio.get_running_loop().call_later(left, self._look_at_late)
-                return
-            self._late.popleft()
-            if not exchange.done:
-                self._look_ahead(exchange, attempt)
-
     def _look_ahead(self, exchange: Exchange, attempt: _Attempt) -> None:
-        """Predict what follows this call, and have the list grow for it."""
+        """Predict what follows this call, and have the list grow for it, now that the request has left: the upstream
+        works meanwhile."""
+        if exchange.done:
+            return
         chat = exchange.chat or attempt.session.conversations.whole
         prediction = self._predictor.predict(chat)
         attempt.grew = exchange.client.tools.grow_for_next(attempt.session.list, prediction)
@@ -245,9 +203,6 @@ class ToolRunner:
             tools.hold(lambda: self._forwarder.answer(exchange, attempt.upstream, reply))
         else:
             self._forwarder.answer(exchange, attempt.upstream, reply)
-        if attempt.is_read:
-            # In the loop's next round, when the answer has left.
-            asyncio.get_running_loop().call_soon(self._predictor.predict_ahead, chat)
 
     def _tell(self, attempt: _Attempt, exchange: Exchange, result: Raw, hint: Hint) -> Raw:
         """Return the result with the hint in a last block."""

@@ -343,21 +343,12 @@ class Search(BackgroundWork):
     def predict(self, history: Sequence[ToolId], lines: Sequence[str]) -> tuple[Mapping[ToolId, float], float]:
         """Return which tools are called next with which probability, likeliest first, and the probability that the task
         is done; ({}, 0) if nothing was learned. Cheap enough for the path of a call."""
-        return self._index.update(FEW).after(history, lines) if self.has_learned else _NOBODY_KNOWS
+        return self._index.update(AT_ONCE).after(history, lines) if self.has_learned else _NOBODY_KNOWS
 
     @property
     def is_complete(self) -> bool:
         """Whether every tool is indexed."""
         return self._index.is_complete
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether few enough tools are missing from the index that `predict` answers at once."""
-        return self.count_unindexed() <= AT_ONCE
-
-    def knows_next(self, history: Sequence[ToolId], lines: Sequence[str]) -> bool:
-        """Return whether `predict` has this answer from before, so that it takes no time."""
-        return self.has_learned and self._index.is_complete and self._index.pipeline.knows_next(history, lines)
 
     def judge(self, ranking: Ranking) -> Judgement:
         """Return how sure a ranking is, and how many of its tools to show."""

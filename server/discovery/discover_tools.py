@@ -219,7 +219,6 @@ class DiscoverTools:
             )
         else:
             exchange.own_result(result)
-        self._predictor.predict_ahead(chat, (match.tool for match in kept.matches[:READY]))
         self._tokens.add(session, chat, kept.id, texts)
 
     def answer_search(

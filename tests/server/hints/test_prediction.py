@@ -11,13 +11,11 @@ from fakes import LIST_CHANGED, Asked, FakeUpstream, Stage, proxy_over, text, to
 from requirements import requirement
 
 from foretool.server.calls import runner
-from foretool.server.catalog.search import AT_ONCE
 from foretool.server.clients.conversation import Conversation
-from foretool.server.hints import prediction
-from foretool.server.hints.prediction import MOST_AHEAD, with_text
+from foretool.server.hints.prediction import with_text
 from foretool.server.hints.texts import Hint
 from foretool.server.lists.growth import ToolList
-from foretool.server.protocol.jsonrpc import Raw, raw
+from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.episodes import GAP_S
 from foretool.storage.records import ToolId
 
@@ -165,7 +163,6 @@ async def test_a_listed_tool_answers_verbatim() -> None:
 
 @requirement("learn:hint")
 async def test_the_result_of_a_listed_tool_does_not_wait_for_a_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "PAUSE_S", 0.05)
     async with proxy_over(files(), policy="frozen", pin=[OPEN]) as stage:
         await learned(stage)
         made: list[object] = []
@@ -173,45 +170,6 @@ async def test_the_result_of_a_listed_tool_does_not_wait_for_a_prediction(monkey
         assert "_meta" not in await stage.client.call_tool(OPEN, {})
         await asyncio.sleep(0.1)
         assert made == []
-
-
-@requirement("learn:hint")
-async def test_only_calls_that_take_long_are_predicted_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "PAUSE_S", 0.02)
-    monkeypatch.setattr(prediction, "QUIET_S", 60.0)
-    upstream = files()
-    upstream.scripts["open"] = answer_late
-    async with proxy_over(upstream, policy="frozen", pin=[OPEN, SHUT]) as stage:
-        await learned(stage)
-        made: list[str] = []
-        real = stage.app.answering.predictor.predict
-
-        def predict(chat: Conversation) -> Any:
-            made.append(chat.steps[-1])
-            return real(chat)
-
-        monkeypatch.setattr(stage.app.answering.predictor, "predict", predict)
-        for name in (SHUT, SHUT, SHUT, OPEN):
-            await stage.client.call_tool("call_tool_write", {"name": name, "arguments": {}})
-        assert made == [OPEN]
-        # The next one has a pause of its own.
-        await stage.client.call_tool("call_tool_write", {"name": OPEN, "arguments": {}})
-        assert made == [OPEN, OPEN]
-
-
-@requirement("learn:hint")
-async def test_nothing_is_predicted_ahead_before_the_answer_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with proxy_over(files(), policy="frozen") as stage:
-        await learned(stage)
-        done: list[str] = []
-        flush, ahead = stage.app.parties.outbox.flush, stage.app.answering.predictor.predict_ahead
-        monkeypatch.setattr(type(stage.app.parties.outbox), "flush", lambda _: (flush(), done.append("answer")))
-        monkeypatch.setattr(
-            stage.app.answering.predictor, "predict_ahead", lambda chat: (ahead(chat), done.append("ahead"))
-        )
-        await call_open(stage, "bridge")
-        await asyncio.sleep(0)
-        assert done == ["answer", "ahead"]
 
 
 def watch(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> list[str]:
@@ -244,8 +202,6 @@ AHEAD = {"name": ["predict", "grow_for_next"], "bridge": ["predict", "grow_for_n
 async def test_nothing_is_predicted_between_a_request_and_its_forwarding(
     policy: str, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "PAUSE_S", 60.0)
-    monkeypatch.setattr(prediction, "QUIET_S", 60.0)
     async with proxy_over(files(), policy=policy, pin=[OPEN], list_tokens=1) as stage:
         await learned(stage)
         stage.app.search.predict([OPEN], ())
@@ -262,7 +218,6 @@ async def test_nothing_is_predicted_between_a_request_and_its_forwarding(
 async def test_a_call_that_follows_the_last_answer_at_once_waits_for_no_prediction(
     policy: str, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "PAUSE_S", 60.0)
     async with proxy_over(files(), policy=policy, pin=[OPEN], list_tokens=1) as stage:
         await learned(stage)
         await call_open(stage, asked)
@@ -275,7 +230,6 @@ async def test_a_call_that_follows_the_last_answer_at_once_waits_for_no_predicti
 
 @requirement("learn:hint")
 async def test_calls_that_a_model_makes_at_once_are_all_predicted_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prediction, "QUIET_S", 60.0)
     upstream = files()
     upstream.scripts["open"] = answer_late
     async with proxy_over(upstream, policy="frozen") as stage:
@@ -288,158 +242,10 @@ async def test_calls_that_a_model_makes_at_once_are_all_predicted_from(monkeypat
         assert done.count("predict") == 3
 
 
-def asked_of(stage: Stage) -> list[tuple[ToolId, ...]]:
-    """Serve a model, and return from which calls it predicts from now on."""
-    model = Counted(COUNTS)
-    stage.app.search.install_models(LearnedModels({"dtdr": model}))
-    asked: list[tuple[ToolId, ...]] = []
-    real = model.after
-    model.after = lambda history, *more: asked.append(tuple(history)) or real(history, *more)  # type: ignore[method-assign, func-returns-value]
-    return asked
-
-
-async def until_known(stage: Stage, *steps: str) -> None:
-    """Wait until what follows these calls was predicted ahead."""
-    async with asyncio.timeout(60):
-        while not stage.app.search.knows_next(list(map(ToolId, steps)), ()):
-            await asyncio.sleep(0.01)
-
-
-@requirement("learn:hint")
-async def test_what_was_predicted_ahead_is_told_as_if_the_result_had_waited_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    told: list[list[Any]] = []
-    # Nothing is predicted in time while the upstream works, then nothing ahead of a call.
-    for pause, quiet in ((60.0, 0.0), (0.0, 60.0)):
-        monkeypatch.setattr(runner, "PAUSE_S", pause)
-        monkeypatch.setattr(prediction, "QUIET_S", quiet)
-        async with proxy_over(files(), policy="frozen") as stage:
-            await learned(stage)
-            await stage.client.ask("tools/call", {"name": "discover_tools", "arguments": {"names": [SHUT]}})
-            if pause:
-                await until_known(stage, OPEN)
-            seen: list[Any] = [await call_open(stage, "bridge")]
-            if pause:
-                await until_known(stage, OPEN, READ)
-            seen.append(await stage.client.call_tool("call_tool_write", {"name": READ, "arguments": {"path": "x"}}))
-            (session,) = {each.session for each in stage.calls()}
-            shown = [each for each in stage.store.sessions.exposures(session) if each.reason == "hint"]
-            seen += [(each.tools, each.tokens, each.policy) for each in shown]
-            seen += [(each.tool, each.recovered) for each in stage.misses()]
-        told.append(seen)
-    assert told[0] == told[1]
-    assert told[0][0]["content"][-1]["text"].startswith("Likely next")
-
-
-@requirement("learn:hint")
-async def test_a_call_that_nobody_expected_waits_for_no_prediction_and_names_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(runner, "PAUSE_S", 60.0)
-    monkeypatch.setattr(prediction, "QUIET_S", 0.0)
-    async with proxy_over(files(), policy="frozen") as stage:
-        await learned(stage)
-        asked = asked_of(stage)
-        assert len((await call_open(stage, "bridge"))["content"]) == 1
-        # In the pause behind the answer: what follows it, and what follows the two calls that may come next.
-        await until_known(stage, OPEN, SHUT)
-        assert asked == [(OPEN,), (OPEN, READ), (OPEN, SHUT)]
-
-
-@requirement("learn:hint")
-async def test_only_the_likeliest_calls_are_predicted_from_ahead_and_none_once_another_came(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(runner, "PAUSE_S", 60.0)
-    monkeypatch.setattr(prediction, "QUIET_S", 0.0)
-    many = FakeUpstream("many", [f"t{at}" for at in range(3 * MOST_AHEAD)])
-    counts = {START: {f"many__t{at}": 1 for at in range(3 * MOST_AHEAD)}}
-    async with proxy_over(many, policy="frozen") as stage:
-        await stage.client.initialize()
-        await stage.client.list_tools()
-        made: list[tuple[ToolId, ...]] = []
-        stage.app.search.install_models(LearnedModels({"dtdr": Counted(counts)}))
-        real = stage.app.search.predict
-        chat = Conversation()
-
-        def predict(history: Any, lines: Any) -> Any:
-            made.append(tuple(history))
-            return real(history, lines)
-
-        monkeypatch.setattr(stage.app.search, "predict", predict)
-        stage.app.answering.predictor.predict_ahead(chat, [ToolId("many__t9")])
-        async with asyncio.timeout(60):
-            while len(made) < 1 + MOST_AHEAD:
-                await asyncio.sleep(0)
-        for _ in range(9):
-            await asyncio.sleep(0)
-        assert made[:2] == [(), ("many__t9",)]
-        assert len(made) == 1 + MOST_AHEAD
-        made.clear()
-        stage.app.answering.predictor.predict_ahead(chat)
-        chat.last_at += 1
-        await asyncio.sleep(0.05)
-        assert made == []
-        # Models that were taken away meanwhile predict nothing, and nothing fails.
-        stage.app.answering.predictor.predict_ahead(chat)
-        stage.app.search.install_models(None)
-        await asyncio.sleep(0.05)
-        assert made == [()]
-        assert not stage.app.search.knows_next((), ())
-
-
-@requirement("learn:hint")
-async def test_nothing_is_predicted_ahead_over_many_tools_that_are_not_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prediction, "QUIET_S", 0.0)
-    async with proxy_over(files(), policy="frozen") as stage:
-        await learned(stage)
-        stage.app.search.update_corpus()
-        asked = asked_of(stage)
-        # The list of a server has changed since.
-        stage.app.catalog.replace("files", [raw(tool(f"look{at}", "To look at a file.")) for at in range(AT_ONCE + 1)])
-        assert not stage.app.search.is_indexed
-        stage.app.answering.predictor.predict_ahead(Conversation())
-        await asyncio.sleep(0.05)
-        assert asked == []
-        stage.app.search.update_corpus()
-        stage.app.answering.predictor.predict_ahead(Conversation())
-        await until_known(stage)
-        assert asked[0] == ()
-
-
-@requirement("learn:hint")
-async def test_what_was_predicted_by_another_model_or_over_other_tools_is_not_known() -> None:
-    async with proxy_over(files(), policy="frozen") as stage:
-        await learned(stage)
-        search = stage.app.search
-        assert not search.knows_next([ToolId(OPEN)], ())
-        search.predict([ToolId(OPEN)], ())
-        assert search.knows_next([ToolId(OPEN)], ())
-        assert not search.knows_next([ToolId(OPEN)], ("read a file",))
-        assert not search.knows_next([], ())
-        search.install_models(LearnedModels({"dtdr": Counted(COUNTS)}))
-        assert not search.knows_next([ToolId(OPEN)], ())
-        search.predict([ToolId(OPEN)], ())
-        search.update_corpus().replace("files", [])
-        assert not search.knows_next([ToolId(OPEN)], ())
-
-
 async def call_open(stage: Stage, asked: str) -> Any:
     if asked == "bridge":
         return await stage.client.call_tool("call_tool_write", {"name": OPEN, "arguments": {}})
     return await stage.client.call_tool(OPEN, {})
-
-
-@requirement("learn:hint")
-async def test_a_tool_that_is_called_again_and_again_is_predicted_from_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prediction, "QUIET_S", 60.0)
-    async with proxy_over(files(), policy="frozen", pin=[OPEN]) as stage:
-        await learned(stage)
-        asked = asked_of(stage)
-        for name in (OPEN, OPEN, OPEN, SHUT, OPEN):
-            await stage.client.call_tool("call_tool_write", {"name": name, "arguments": {}})
-        assert asked == [(OPEN,), (OPEN, SHUT), (OPEN, SHUT, OPEN)]
 
 
 @requirement("learn:hint")
