@@ -71,8 +71,16 @@ _MOST_ALIKE: Final = 12
 
 _PLAIN: Final = ("claude-code", "opencode")
 """Clients whose hook takes the text as it is; that of opencode is a module of ours."""
-_EVENTS: Final = {"codex": "UserPromptSubmit", "gemini": "BeforeAgent", "qwen": "UserPromptSubmit", "copilot": ""}
+_EVENTS: Final = {
+    "codex": "UserPromptSubmit", "gemini": "BeforeAgent", "qwen": "UserPromptSubmit", "vscode": "UserPromptSubmit",
+    "copilot": "",
+}  # fmt: skip
 """By client: the event that its hook's answer names; "" where the answer has no such member."""
+_ONE_FOLDER: Final = {"vscode": True, "copilot": False}
+"""Clients that read their hooks from one folder, so that each runs the hook of the other as well, and whether what they
+send names the event. A hook answers only its own client."""
+_CALLED: Final = {"vscode": "visual studio code"}
+"""What clients call themselves over MCP, where that has another name in it."""
 
 
 class HintOptions(
@@ -121,14 +129,14 @@ def main(options: HintOptions) -> int:
             if options.is_shell:
                 hint = report_commands(event, options)
             else:
-                asked = read_prompt(event)
+                asked = read_prompt(event, options.client)
                 hint = _answer(asked, options) if asked is not None else ""
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             if hint:
                 _print(form_output(hint, options.client) + "\n")
         except TooLate:
             _read_stdin(event)
-            late = asked or read_prompt(event)  # the same time, where the proxy may have stored it too
+            late = asked or read_prompt(event, options.client)  # the same time, where the proxy may have stored it too
             if late is not None:
                 keep_prompt(late, options)
     return 0
@@ -216,19 +224,25 @@ def age_s() -> float:
 def answer_prompt(event_json: bytes | bytearray, options: HintOptions, patience_s: float | None = None) -> str:
     """Store the prompt and return the text that names its tools, "" if none is likely. `patience_s`: how long the
     running proxy is waited for; a part of what is left of the deadline if not given. May raise any error."""
-    asked = read_prompt(event_json)
+    asked = read_prompt(event_json, options.client)
     return _answer(asked, options, patience_s) if asked is not None else ""
 
 
-def read_prompt(event_json: bytes | bytearray) -> HookPrompt | None:
-    """Read what the client tells its hook; None if that has no prompt, or one that names no task. May raise any
-    error."""
+def read_prompt(event_json: bytes | bytearray, client: str) -> HookPrompt | None:
+    """Read what the client tells its hook; None if that has no prompt, or one that names no task, or another client
+    tells it. May raise any error."""
     event = json.loads(event_json)
+    if not _is_told_by(client, event):
+        return None
     text = event.get("prompt")
     if not isinstance(text, str) or is_talk(text):
         return None
     session, folder = str(event.get("session_id") or event.get("sessionId") or ""), str(event.get("cwd") or "")
     return HookPrompt(text, session, folder, time.time())
+
+
+def _is_told_by(client: str, event: dict[str, Any]) -> bool:
+    return client not in _ONE_FOLDER or ("hook_event_name" in event) == _ONE_FOLDER[client]
 
 
 def _answer(asked: HookPrompt, options: HintOptions, patience_s: float | None = None) -> str:
@@ -243,7 +257,7 @@ def report_commands(event_json: bytes | bytearray, options: HintOptions) -> str:
 
     event = json.loads(event_json)
     shapes = read_event(event)
-    if shapes:
+    if shapes and _is_told_by(options.client, event):
         folder = str(event.get("cwd") or "")
         _ask(
             "shell",
@@ -259,7 +273,7 @@ def ask_proxy(asked: HookPrompt, options: HintOptions, patience_s: float) -> str
     """Return what the running proxy says, "" for nothing; None if none answers in time."""
     question = {
         "prompt": asked.text[: MOST_TEXT + AHEAD].encode("utf-8", "replace").decode(), "at": asked.at,
-        "session": asked.session, "cwd": asked.folder, "client": options.client,
+        "session": asked.session, "cwd": asked.folder, "client": _CALLED.get(options.client, options.client),
     }  # fmt: skip
     said = (_ask("hint", question, options, asked.folder, patience_s) or {}).get("text")
     return said if isinstance(said, str) else None
@@ -359,7 +373,9 @@ def _keep(asked: HookPrompt, options: HintOptions, config: Config, store: Store)
     store.hide(lambda: config.secrets)
     kept = clean_beginning(asked.text, config.secrets.redact, MOST_TEXT, AHEAD)
     clean = kept.encode("utf-8", "replace").decode()
-    store.tasks.add_prompt(Prompt(asked.at, clean, asked.session, asked.folder, options.client))
+    store.tasks.add_prompt(
+        Prompt(asked.at, clean, asked.session, asked.folder, _CALLED.get(options.client, options.client))
+    )
 
 
 def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:

@@ -380,7 +380,7 @@ class Prompt(Struct, frozen=True):
     cwd: str = ""
     """The folder the client works in."""
     client: str = ""
-    """The client whose hook it came from, as `foretool hint --client` spells it."""
+    """The client whose hook it came from, in lower case: a part of what that client calls itself."""
     owner: str = ""
     """The key of the `SessionRecord` whose user wrote it, where only one can be meant; else ""."""
     id: int = 0

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
-_TOOLS: Final = frozenset(["Bash", "bash", "shell", "run_shell_command", "local_shell", "exec_command"])
+_TOOLS: Final = frozenset(
+    ["Bash", "bash", "shell", "run_shell_command", "run_in_terminal", "local_shell", "exec_command"]
+)
 """What clients call their shell."""
 MOST_SHAPES: Final = 8
 """Shapes that are read of one command."""

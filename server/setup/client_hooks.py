@@ -3,7 +3,8 @@ and how ours get in and out.
 
 Only clients are here whose prompt hook can put words before the model. Cursor (`beforeSubmitPrompt`) and Windsurf
 (`pre_user_prompt`) can only block a prompt, and Cline's command line drops what such a hook says. opencode runs no
-commands but modules.
+commands but modules. VS Code reads the folder of Copilot CLI too, in the same form, so each runs the hook of the other,
+which then says nothing (`server/hint`).
 
 Clients that run plugins in place of commands get a JavaScript module, a file of ours in their folder of plugins. It
 runs `foretool hint` with the prompt as other clients' hooks do, waits for at most two seconds, and adds what the hook
@@ -131,6 +132,10 @@ def _shell(timeout: int) -> Callable[[str], Settings]:
     return lambda typed: {"type": "command", "command": typed, "timeout": timeout}
 
 
+def _bash(typed: str) -> Settings:
+    return {"type": "command", "bash": typed, "timeoutSec": 2}
+
+
 HOOKS: Final = {
     each.client: each
     for each in (
@@ -142,8 +147,12 @@ HOOKS: Final = {
         ClientHook("gemini", "Gemini CLI", "~/.gemini/settings.json", "BeforeAgent", _shell(2000)),
         ClientHook("qwen", "Qwen Code", "~/.qwen/settings.json", "UserPromptSubmit", _shell(2000)),
         ClientHook(
-            "copilot", "Copilot CLI", "~/.copilot/hooks/foretool.json", "userPromptSubmitted",
-            lambda typed: {"type": "command", "bash": typed, "timeoutSec": 2},
+            "copilot", "Copilot CLI", "~/.copilot/hooks/foretool.json", "userPromptSubmitted", _bash,
+            is_grouped=False, top=(("version", 1),),
+        ),
+        ClientHook(
+            "vscode", "VS Code", "~/.copilot/hooks/foretool-vscode.json", "userPromptSubmitted", _bash,
+            "Its agent runs it from 1.112 on, also in VS Code Insiders, unless chat.useHooks is off.",
             is_grouped=False, top=(("version", 1),),
         ),
         ClientHook(
@@ -182,6 +191,10 @@ SHELL_HOOKS: Final = {
         ClientHook(
             "copilot", "Copilot CLI", "~/.copilot/hooks/foretool.json", "postToolUse", HOOKS["copilot"].entry,
             is_grouped=False, top=HOOKS["copilot"].top, does=_REPORTS,
+        ),
+        ClientHook(
+            "vscode", "VS Code", HOOKS["vscode"].file, "postToolUse", _bash,
+            is_grouped=False, top=HOOKS["vscode"].top, does=_REPORTS,
         ),
         ClientHook(
             "opencode", "opencode", "~/.config/opencode/plugins/foretool-shell.js", "tool.execute.after",

@@ -204,7 +204,7 @@ def test_no_child_goes_on_with_a_storage_file_that_is_open(tmp_path: Path) -> No
 def test_a_late_prompt_is_not_stored_where_nothing_may_be(tmp_path: Path) -> None:
     path = write_config(tmp_path, record="off")
     with fill(path) as store:
-        asked = hint.read_prompt(told())
+        asked = hint.read_prompt(told(), "claude-code")
         assert asked is not None
         hint.keep_prompt(asked, HintOptions(path))
         assert store.tasks.prompts() == []

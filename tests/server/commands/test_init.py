@@ -136,8 +136,8 @@ def test_json_tells_everything(home: Path, capsys: pytest.CaptureFixture[str]) -
     write_home(home)
     assert run(["init", "--yes", "--no-start", "--json"]) == 0, "a client's file that cannot be read does not stop it"
     told = json.loads(capsys.readouterr().out)
-    assert told["added"]["time"] == ["Claude Desktop", "Claude Code"] and len(told["changes"]) == 16
-    assert sum(each["why"].endswith("runs foretool hint at every prompt") for each in told["changes"]) == 5
+    assert told["added"]["time"] == ["Claude Desktop", "Claude Code"] and len(told["changes"]) == 17
+    assert sum(each["why"].endswith("runs foretool hint at every prompt") for each in told["changes"]) == 6
     assert [each["client"] for each in told["clients"] if each["problem"]] == ["windsurf"]
     assert Path(told["backup"]).is_dir()
 

@@ -42,6 +42,7 @@ EVENTS: dict[str, dict[str, Any]] = {
     "gemini": {"session_id": "1", "timestamp": "2026-11-22T17:00:00.000Z", "hook_event_name": "BeforeAgent"},
     "qwen": {"session_id": "1", "timestamp": "2026-11-22T17:00:00.000Z", "hook_event_name": "UserPromptSubmit"},
     "copilot": {"sessionId": "1", "timestamp": 1795366800000},
+    "vscode": {"session_id": "1", "timestamp": "2026-12-01T07:00:00.000Z", "hook_event_name": "UserPromptSubmit"},
 }
 """What each client sends beside `prompt` and `cwd`."""
 SHELL_COMMANDS = {client: hook for client, hook in SHELL_HOOKS.items() if not hook.module}
@@ -114,9 +115,29 @@ def test_what_is_installed_answers_in_the_form_that_the_client_reads(
         said = json.loads(said)["additionalContext"]
     elif hook.client != "claude-code":
         answer = json.loads(said)["hookSpecificOutput"]
-        assert answer["hookEventName"] == hook.event
+        assert answer["hookEventName"] == event.get("hook_event_name", hook.event)
         said = answer["additionalContext"]
     assert said.startswith(HEAD) and "sky__forecast" in said
+
+
+@pytest.mark.parametrize(("client", "other"), [("copilot", "vscode"), ("vscode", "copilot")])
+@requirement("hint:install")
+def test_a_hook_says_nothing_to_another_client_that_runs_it(
+    client: str, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copilot CLI and VS Code read one folder of hooks, so each runs those of both."""
+    config = write_config(tmp_path)
+    monkeypatch.setenv("FORETOOL_HINT_MS", "20000")
+    with fill(config) as store:
+        for asking, answers in ((client, True), (other, False)):
+            event = {**EVENTS[asking], "cwd": str(tmp_path), "prompt": "weather forecast for a city"}
+            typed = hook_command(config, "", client)
+            done = subprocess.run(
+                shlex.split(typed), input=json.dumps(event), capture_output=True, text=True, timeout=30, check=True
+            )
+            assert ("sky__forecast" in done.stdout) is answers and bool(done.stdout) is answers
+        (prompt,) = store.tasks.prompts()
+    assert prompt.may_be_of("", "Visual Studio Code - Insiders" if client == "vscode" else "copilot-cli")
 
 
 @requirement("hint:install")
