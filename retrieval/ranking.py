@@ -55,6 +55,22 @@ of the folders above it say little of the tool that is needed, as little as thos
 `notes/slack/search/april.md`."""
 
 
+_REFERENCE: Final = re.compile(
+    r"(?<![\w#-])(?<![:=] )(?:[A-Za-z]+ )?"
+    r"(?:(?P<issue>#[1-9]\d{0,5}|(?!(?:AES|COVID|CVE|DIN|GPT|HTTP|IEC|ISO|PEP|RFC|SHA|UTF)-)[A-Z]{2,10}-[1-9]\d{0,5})"
+    r"|(?=[a-f]*\d)(?=\d*[a-f])(?:[0-9a-f]{7,12}|[0-9a-f]{40}))(?![\w-])"
+)
+"""The number or key of an issue (#12, OPS-7) or the hash of a commit, with the word before it."""
+_KINDS: Final = frozenset(
+    (
+        "bug", "build", "card", "commit", "commits", "hash", "id", "invoice", "issue", "issues", "job", "line", "mr",
+        "no", "number", "order", "page", "pr", "prs", "pull", "request", "run", "sha", "step", "story", "task",
+        "ticket", "tickets", "version",
+    )
+)  # fmt: skip
+"""Words that say what the reference behind them is."""
+
+
 class Query(Struct, frozen=True):
     """What is known about the wanted tools; every part may be empty, the words too."""
 
@@ -202,7 +218,8 @@ def _ends(task: str) -> str:
 
 def split_needs(lines: Sequence[str]) -> list[str]:
     """Split a task into its needs: the lines that say something, at most `MAX_LINES`; one need where a line is a
-    paragraph. Of web addresses the name of the site is left (`ADDRESS`), of paths the last name."""
+    paragraph. Of web addresses the name of the site is left (`ADDRESS`), of paths the last name; a reference is said to
+    be one."""
     said = [_name_places(line) for line in lines if line.strip()]
     if any(len(line.split()) > MAX_NEED_WORDS for line in said):
         return ["\n".join(said)]
@@ -211,9 +228,18 @@ def split_needs(lines: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _name_places(line: str) -> str:
-    """Return a line with what is read in place of its addresses and paths. A search splits its task several times, and
-    a call the task that it is for."""
-    return _PATH.sub(_name_file, _WEB_ADDRESS.sub(_name_site, line))
+    """Return a line with what is read in place of its addresses, paths and references. A search splits its task several
+    times, and a call the task that it is for."""
+    return _REFERENCE.sub(_name_kind, _PATH.sub(_name_file, _WEB_ADDRESS.sub(_name_site, line)))
+
+
+def _name_kind(reference: re.Match[str]) -> str:
+    """Return what is read in place of a reference: "the issue #12", or "the commit a3f9c21"; as it is where the word
+    before it says what it is."""
+    before, space, name = reference[0].rpartition(" ")
+    if before.lower() in _KINDS:
+        return reference[0]
+    return f"{before}{space}the {'issue' if reference['issue'] else 'commit'} {name}"
 
 
 def _name_site(address: re.Match[str]) -> str:

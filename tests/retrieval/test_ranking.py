@@ -62,11 +62,29 @@ def test_of_a_path_the_last_name_is_searched(line: str, read: str) -> None:
     assert split_needs([line]) == [read]
 
 
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ("what is the state of #4512?", "what is the state of the issue #4512?"),
+        ("close #1 and (OPS-341).", "close the issue #1 and (the issue OPS-341)."),
+        ("was steht in #312", "was steht in the issue #312"),
+        ("who wrote 9b1d3e4f?", "who wrote the commit 9b1d3e4f?"),
+        ("is PR #12 or issue ENG-7 in commit a3f9c21", "is PR #12 or issue ENG-7 in commit a3f9c21"),
+        ("order #12 of UTF-8, SHA-256, Q3-2024", "order #12 of UTF-8, SHA-256, Q3-2024"),
+        ("color: #333, #main, # 12, C#7, 1234567, accessed", "color: #333, #main, # 12, C#7, 1234567, accessed"),
+        ("id 550e8400-e29b-41d4-a716-446655440000", "id 550e8400-e29b-41d4-a716-446655440000"),
+    ],
+)
+def test_a_reference_that_says_nothing_of_itself_is_searched_as_what_it_is(line: str, read: str) -> None:
+    assert split_needs([line]) == [read]
+
+
 def test_a_task_of_slashes_is_read_at_once() -> None:
     started = time.process_time()
     for text in (
         "a/" * 2_000, "/a" * 2_000, "~/" * 2_000, "http://" * 600, "./" * 2_000 + "x.y", "a" * 4_000 + "/",
         "a/" + "." * 4_000, "a/.j" * 1_000, "a/b.js/" * 600,
+        "#1" * 2_000, "#1 " * 1_300, "A-" * 2_000, "a1" * 2_000, "ab " * 1_300, "A" * 4_000,
     ):  # fmt: skip
         split_needs([text])
     assert time.process_time() - started < 0.5
