@@ -183,7 +183,7 @@ class Corpus:
         read, plain = self.read(tool, server_text)
         slot = self.lexical.add(read)
         self.names.add(slot, tool.upstream, tool.name, tool.id)
-        self.deeds.add(slot, tool.upstream, tool.name)
+        self.deeds.add(slot, tool.name)
         self.ids.append(tool.id)
         self.slot_of[tool.id] = slot
         self.digests.append(digest(embedded_text(read)) if read.wordings or read.english else plain)
@@ -236,7 +236,7 @@ class Corpus:
                 yield
             upstream, name, _, _ = self._known[tool]
             names.add(slot, upstream, name, tool)
-            deeds.add(slot, upstream, name)
+            deeds.add(slot, name)
             slots_of.setdefault(upstream, []).append(slot)
         yield from self.lexical.compacting()
         # No pause from here on: all parts change their slots together.

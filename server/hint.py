@@ -385,7 +385,7 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     from foretool.retrieval.ranking import Query
     from foretool.server.catalog.known_lists import find_known
     from foretool.server.catalog.server_words import read_server_names
-    from foretool.server.hints.texts import MOST, Hint, Mark, without_deletions, write_prompt_hint
+    from foretool.server.hints.texts import MOST, Hint, Mark, without_unasked, write_prompt_hint
     from foretool.server.trust.policy import Reach
     from foretool.storage.records import working_set_key
 
@@ -402,7 +402,7 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     by_id = {tool.id: tool for tool in tools}
     found = (by_id[each.tool] for each in ranking.ranked)
     return write_prompt_hint(
-        without_deletions(found, text),
+        without_unasked(found, text),
         lambda tool: Mark(tool.id in listed, reach.verdict(tool).bridge == "call_tool_write", tool.id in named),
     )
 

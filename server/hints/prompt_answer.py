@@ -20,7 +20,7 @@ from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.hints import AHEAD, MOST_TEXT
 from foretool.server.hints.prompt_hook import PromptHook, searched_lines
-from foretool.server.hints.texts import DOUBTED, MOST, Hint, Mark, without_deletions, write_prompt_hint
+from foretool.server.hints.texts import DOUBTED, MOST, Hint, Mark, without_unasked, write_prompt_hint
 from foretool.server.local.server import CallerLink, Hello, QuestionTalk, Service
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
@@ -80,7 +80,7 @@ class PromptAnswers:
         listed, named = self._shown(profile.name, session)
         likely, most = self._likely(lines, profile, session)
         hint = write_prompt_hint(
-            without_deletions(likely, "\n".join(lines)),
+            without_unasked(likely, "\n".join(lines), is_doubtful=most == DOUBTED),
             lambda tool: Mark(listed(tool.id), reach.verdict(tool).bridge == CALL_WRITE, named(tool.id)),
             most,
         )

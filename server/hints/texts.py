@@ -15,7 +15,7 @@ discovery takes, is worth its own tokens. Of a server the block holds names of t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -23,8 +23,16 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from foretool.retrieval.glossary import put_into_english
-from foretool.retrieval.rankers.deletions import deletes, says_nothing_of_deleting
+from foretool.retrieval.rankers.deletions import (
+    asks_to_change,
+    changes,
+    deletes,
+    forbidden_deeds,
+    only_asks,
+    says_nothing_of_deleting,
+)
 from foretool.retrieval.tokens import estimate
+from foretool.retrieval.words import terms
 from foretool.server.catalog.signatures import example_call, name_calls, signature
 from foretool.server.trust.text import one_line
 from foretool.storage.records import Tool, ToolId
@@ -137,12 +145,22 @@ def _write_example(tool: Tool, mark: Mark) -> str:
     return f"For example: {example_call(signature(tool), 'call_tool_write' if mark.writes else 'call_tool')}"
 
 
-def without_deletions(tools: Iterable[Tool], prompt: str) -> Iterable[Tool]:
-    """Leave out tools that delete where a prompt says nothing of that: nobody has asked for these names, and a model
-    calls what is named."""
-    if not says_nothing_of_deleting(put_into_english(prompt)):
-        return tools
-    return (tool for tool in tools if not deletes(tool.name))
+def without_unasked(tools: Iterable[Tool], prompt: str, *, is_doubtful: bool = False) -> Iterator[Tool]:
+    """Leave out tools that delete where a prompt says nothing of that, tools that change something where it only asks,
+    and those that do what it forbids: nobody has asked for these names, and a model calls what is named. Where it is
+    doubtful that any tool fits (`is_doubtful`), only a prompt that begins with a change gets tools that make one."""
+    task = put_into_english(prompt)
+    may_act = not only_asks(task)
+    may_delete = may_act and not says_nothing_of_deleting(task)
+    may_change = may_act and (asks_to_change(task) or not is_doubtful)
+    forbidden = forbidden_deeds(task)
+    for tool in tools:
+        if deletes(tool.name):
+            is_meant = may_delete and forbidden.isdisjoint(terms(tool.name))
+        else:
+            is_meant = not changes(tool.name) or (may_change and forbidden.isdisjoint(terms(tool.name)))
+        if is_meant:
+            yield tool
 
 
 def _count_tokens(line: str) -> int:

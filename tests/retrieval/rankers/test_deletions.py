@@ -15,6 +15,7 @@ from foretool.retrieval.rankers.deletions import (
     changes,
     deletes,
     deletes_something_else,
+    forbidden_deeds,
     is_unasked,
     only_asks,
     only_reads,
@@ -104,6 +105,7 @@ def test_a_tool_that_only_reads_stands_lower_where_a_step_begins_with_a_change()
         ("show the note and then move it", False),
         ("find the note, I want to send it", False),
         ("find the note and comment on it", False),
+        ("find the note and explain it to me", True),
         ("look up Anna's note and email her", False),
         ("find the oldest note, then rotate it", False),
         ("tell the team that the note is done", False),
@@ -116,6 +118,12 @@ def test_a_tool_that_only_reads_stands_lower_where_a_step_begins_with_a_change()
         ("how do I get the note deleted", False),
         ("the note", False),
         ("wo ist die Notiz", True),
+        ("was the note deleted in the last days?", True),
+        ("have I rotated the note yet", True),
+        ("did I send the note? if so, send it again", False),
+        ("do not touch anything, just show me the note", True),
+        ("show me the note, no changes please", True),
+        ("can you rotate the note?", False),
     ],
 )
 def test_a_tool_that_changes_something_stands_lower_where_a_question_asks_for_no_deed(task: str, lowered: bool) -> None:
@@ -135,11 +143,15 @@ def test_a_tool_that_changes_something_stands_lower_where_a_question_asks_for_no
         "show and " * 4_000,
         "list and also " * 4_000,
         "." * 20_000 + "?x",
+        "without " * 2_500,
+        "no edit " * 2_500,
+        "did " + "a." * 10_000 + "!",
+        "and if " + "a " * 10_000,
     ],
 )
 def test_no_task_takes_long_to_be_read(task: str) -> None:
     begun = time.process_time()
-    only_asks(task), says_nothing_of_deleting(task), is_unasked(task)
+    only_asks(task), forbidden_deeds(task), says_nothing_of_deleting(task), is_unasked(task)
     assert time.process_time() - begun < 0.5
 
 
@@ -158,15 +170,15 @@ def test_a_question_begins_or_ends_as_one(task: str, asks: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "server", "does"),
+    ("name", "does"),
     [
-        ("create_issue", "linear", True), ("linear_create_issue", "linear", True), ("slack-post", "slack", True),
-        ("get_update", "git", False), ("linear_search", "linear", False), ("box_create", "linear", False),
-        ("", "", False),
+        ("create_issue", True), ("linear_create_issue", True), ("slack-post", True), ("kubectl_apply", True),
+        ("API-patch-page", True), ("API-post-search", False), ("get_update", False), ("linear_search", False),
+        ("", False),
     ],
 )  # fmt: skip
-def test_a_tool_changes_something_by_the_first_word_that_is_not_its_servers(name: str, server: str, does: bool) -> None:
-    assert changes(name, server) is does
+def test_a_tool_changes_something_by_its_first_word_or_the_one_behind_a_thing(name: str, does: bool) -> None:
+    assert changes(name) is does
 
 
 def test_what_tools_do_is_known_by_their_new_places_once_gaps_are_closed() -> None:

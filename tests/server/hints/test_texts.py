@@ -17,7 +17,7 @@ from foretool.server.hints.texts import (
     Hint,
     Mark,
     describe_tool,
-    without_deletions,
+    without_unasked,
     write_next_hint,
     write_prompt_hint,
 )
@@ -84,8 +84,41 @@ def test_of_tools_that_the_list_has_all_the_names_are_enough() -> None:
 )
 def test_no_tool_that_deletes_is_named_where_a_prompt_says_nothing_of_that(prompt: str, is_named: bool) -> None:
     tools = [tool("delete_note"), tool("read_note")]
-    named = [each.name for each in without_deletions(tools, prompt)]
+    named = [each.name for each in without_unasked(tools, prompt)]
     assert named == (["delete_note"] if is_named else []) + ["read_note"]
+
+
+@requirement("hint:unasked")
+@pytest.mark.parametrize(
+    ("prompt", "named"),
+    [
+        ("don't commit anything, just tell me what I changed", ["git_diff"]),
+        ("show me the diff. dont touch it", ["git_diff"]),
+        ("without making a ticket: what is the diff?", ["git_diff"]),
+        ("was it committed in the last branch?", ["git_diff"]),
+        ("zeig mir den diff, aber nichts committen", ["git_diff"]),
+        ("push the branch, but never commit", ["git_push", "git_diff"]),
+        ("commit it and show me the diff", ["git_commit", "git_push", "git_diff"]),
+        ("look at the diff, if it is fine commit", ["git_commit", "git_push", "git_diff"]),
+        ("why don't you commit it", ["git_commit", "git_push", "git_diff"]),
+        ("the diff", ["git_commit", "git_push", "git_diff"]),
+    ],
+)
+def test_no_tool_that_changes_something_is_named_where_a_prompt_only_asks_or_forbids_it(
+    prompt: str, named: list[str]
+) -> None:
+    tools = [tool(name) for name in ("git_commit", "git_push", "git_diff")]
+    assert [each.name for each in without_unasked(tools, prompt)] == named
+
+
+@requirement("hint:unasked")
+@pytest.mark.parametrize(("prompt", "is_named"), [("I hate this commit", False), ("write the commit", True)])
+def test_where_it_is_doubtful_that_any_tool_fits_one_that_changes_something_is_asked_for(
+    prompt: str, is_named: bool
+) -> None:
+    named = [each.name for each in without_unasked([tool("git_commit"), tool("git_diff")], prompt, is_doubtful=True)]
+    assert named == ["git_commit"] * is_named + ["git_diff"]
+    assert list(without_unasked([tool("delete_note")], "forget the note", is_doubtful=True))
 
 
 @requirement("hint:tokens")
