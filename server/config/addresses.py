@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from foretool.server.config import jsonc
 from foretool.server.config.errors import Invalid
@@ -40,10 +40,6 @@ def parse_address(written: str) -> Address:
     return Address(match[1] or match[2], int(match[3]))
 
 
-DIRECT: Final = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
-"""`mounts` of an HTTP client. A proxy that the environment names would look for these on its own machine."""
-
-
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach the host."""
     import ipaddress  # only HTTP needs it
@@ -54,6 +50,15 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def reads_environment(url: str) -> bool:
+    """Return whether an HTTP client for a URL has to look into the environment, for a proxy or for certificates. Plain
+    HTTP to this machine needs neither, and a proxy would look for the address on its own machine."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    return parts.scheme != "http" or not is_loopback(parts.hostname or "")
 
 
 def can_be_split(url: str) -> bool:

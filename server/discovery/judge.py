@@ -189,6 +189,10 @@ class Judge:
         except (JudgeError, TimeoutError) as error:
             self._fail(entry, str(error) or f"did not answer within {entry.timeout_ms} ms")
             return ""
+        except Exception as error:  # the boundary of a task that a search waits for
+            log.exception("Failed")
+            self._fail(entry, f"failed here ({type(error).__name__})")
+            return ""
         self._is_said = False
         self.tokens += tokens if 0 < tokens < 1_000_000 else estimate(json.dumps(asked, ensure_ascii=False))
         return chosen

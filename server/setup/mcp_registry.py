@@ -16,7 +16,6 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from foretool.server.config.addresses import DIRECT
 from foretool.server.config.errors import Refusal
 from foretool.server.config.variables import VARIABLE
 from foretool.server.setup.pasted import NewServer, checked, slug
@@ -159,7 +158,7 @@ def fetch_url(url: str) -> bytes:
     headers = {"accept": "application/json"}
     try:
         with (
-            httpx2.Client(follow_redirects=False, timeout=_TIMEOUT_S, mounts=DIRECT) as client,
+            httpx2.Client(follow_redirects=False, timeout=_TIMEOUT_S) as client,
             client.stream("GET", url, headers=headers) as answer,
         ):
             if answer.is_redirect:

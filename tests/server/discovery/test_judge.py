@@ -159,6 +159,23 @@ async def test_only_task_names_and_first_sentences_are_sent_and_no_secret() -> N
 
 @pytest.mark.anyio
 @requirement("judge:fails")
+async def test_a_proxy_of_the_environment_that_cannot_be_used_keeps_no_search_waiting(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks://127.0.0.1:1080")
+    async with judged(lambda body: offered(body)[1]) as (stage, endpoint):
+        await stage.client.discover(TASK)  # a judge on this machine is asked without it
+        assert len(endpoint.asked) == 1
+    far = {"url": "http://judge.example/v1", "model": "m"}
+    async with proxy_over(notes(), judge=far, **HIDES) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        assert (await stage.client.discover(TASK))["matches"]
+    assert "judge http://judge.example/v1/chat/completions: Unknown scheme for proxy URL" in caplog.text
+
+
+@pytest.mark.anyio
+@requirement("judge:fails")
 @pytest.mark.parametrize(
     "choice",
     [
