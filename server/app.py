@@ -214,7 +214,7 @@ class App:
         await self._launcher.stop()
         self.parties.outbox.flush()
         for name, step in (
-            ("storage", self.store_watch.write_last), ("names", self.known.names.save_all),
+            ("storage", self.store_watch.write_last), ("names", self.known.names.save),
             ("states", self.memory.close),
             ("storage", self.store_watch.close), ("failing jobs", self._jobs_watch.close),
             ("records", self.recorder.close),

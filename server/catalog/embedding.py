@@ -14,7 +14,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 SAVED_AT_ONCE: Final = 128
 """Vectors of one transaction; a killed worker loses at most as many."""
 
-_ATTACHED_AT_ONCE: Final = 1_000
-"""Vectors that are taken into the index in one step of the loop, a millisecond or two."""
 _SLICE_S: Final = 0.002
 """How long texts are read before other work gets its turn."""
 SOON: Final = 100
@@ -375,13 +372,10 @@ class Embedder(BackgroundWork):
                 _serve(ensemble, self._search)
 
     async def _attach(self, ensemble: DenseEnsemble, weights: Sequence[Weights]) -> None:
-        """Give the ensemble the vectors that the store keeps of the indexed tools, some in each turn of the loop."""
+        """Give the ensemble the vectors that the store keeps of the indexed tools."""
         digests = [digest for digest in self._search.update_corpus().digests if digest]
-        await asyncio.to_thread(_import_index, len(digests))
         for head, each in zip(ensemble.heads, weights, strict=True):
-            missing = iter(head.missing(digests))
-            while part := list(islice(missing, _ATTACHED_AT_ONCE)):
-                head.add(await asyncio.to_thread(self._vectors.load, each.key, part))
+            head.add(await asyncio.to_thread(self._vectors.load, each.key, head.missing(digests)))
 
 
 def texts_to_embed(corpus: Corpus, catalog: Catalog) -> Iterator[tuple[bytes, str, Document]]:
@@ -443,16 +437,6 @@ def open_ensemble(weights: Sequence[Weights], key: str) -> DenseEnsemble:
 
     assert score_sum  # the first ranking needs it, and would import it on the loop
     return DenseEnsemble(open_encoders(weights, key))
-
-
-def _import_index(size: int) -> None:
-    """Import what holds so many vectors; from any thread."""
-    from foretool.retrieval.rankers.vector_index import MANY
-
-    if size >= MANY:
-        import faiss
-
-        assert faiss
 
 
 def _load_vectors(ensemble: DenseEnsemble, weights: Sequence[Weights], search: Search, store: Store) -> None:

@@ -25,12 +25,11 @@ def test_products_by_hand() -> None:
     )
 
 
-def test_rows_in_several_blocks_are_those_of_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_index, "BLOCK", 7)
+def test_rows_that_came_in_parts_are_those_of_one_array() -> None:
     rows = np.random.default_rng(2).standard_normal((30, 5)).astype(np.float32)
     places = np.array([29, 0, 6, 7, 8, 13, 14, 6], np.int64)
     grown = VectorIndex(rows[:3])
-    for start, end in ((3, 3), (3, 7), (7, 8), (8, 29), (29, 30)):  # none, to the end of a block, past two of them
+    for start, end in ((3, 3), (3, 7), (7, 8), (8, 29), (29, 30)):
         grown.add(rows[start:end])
     assert len(grown) == 30
     np.testing.assert_allclose(grown.products(rows[:2], places), rows[:2] @ rows[places].T, rtol=1e-5, atol=1e-6)
@@ -43,7 +42,6 @@ def test_rows_in_several_blocks_are_those_of_one_array(monkeypatch: pytest.Monke
 def test_faiss_takes_over_and_answers_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(1).standard_normal((90, 8)).astype(np.float32)
     queries, places = rows[:3] * 2, np.arange(89, -1, -1)
-    monkeypatch.setattr(vector_index, "BLOCK", 16)
     few = VectorIndex(rows)
     monkeypatch.setattr(vector_index, "MANY", 50)
     grown = VectorIndex(rows[:49])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from requirements import requirement
 
-from foretool.server.catalog.names import AT_ONCE, LIMIT, OWN, Key, NameKeeper, Resolver, assign_names, plain_name
+from foretool.server.catalog.names import LIMIT, OWN, Key, NameKeeper, Resolver, assign_names, plain_name
 from foretool.storage.records import ToolId
 
 words = st.text(alphabet="abcXYZ012_-./ é", min_size=1, max_size=60)
@@ -148,27 +148,3 @@ def test_names_that_the_store_refuses_are_saved_later() -> None:
     connection.refuse = 0
     keeper.save()
     assert keeper.load() == {"a__b": ("a", "b")}
-
-
-def test_many_names_are_saved_in_parts_and_all_of_them_at_the_end() -> None:
-    store, _ = failing_store()
-    keeper = NameKeeper(store.catalog)
-    names: dict[ToolId, Key] = {ToolId(f"a__{at}"): ("a", str(at)) for at in range(3 * AT_ONCE + 1)}
-
-    async def keep() -> list[int]:
-        keeper.keep(names)
-        saved = []
-        for _ in range(5):
-            await asyncio.sleep(0)
-            saved.append(len(keeper.load()))
-        return saved
-
-    assert asyncio.run(keep()) == [AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE, len(names), len(names)]
-    more: dict[ToolId, Key] = {ToolId(f"b__{at}"): ("b", str(at)) for at in range(2 * AT_ONCE)}
-
-    async def end() -> None:
-        keeper.keep(more)
-        keeper.save_all()
-
-    asyncio.run(end())
-    assert keeper.load() == names | more
