@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _MAX_READINGS, _REPLAYED_READINGS = 256, 4_096
 """How many texts keep their vectors, and in a replay."""
-_MAX_USAGES = 16
-"""How many usages are remembered: one of each profile that has one of its own."""
 _LEAST_CHANCE = 0.01
 """Tools that are less likely to be called next are left out of a prediction."""
 READ_AT_ONCE = 400
@@ -56,9 +54,6 @@ class Pipeline:
         """Those of the texts that `take_readings` has not returned."""
         self._reader: object = None
         """The encoders that made them."""
-        self._habits: dict[int, tuple[Mapping[ToolId, Usage], Mapping[ToolId, float]]] = {}
-        """By the id of a usage that was given lately: that usage, which nobody changes, and how much each tool is used
-        by it."""
         self.is_replaying = False
         """Whether the same tasks are ranked with one set of models after the other: what does not depend on models is
         kept then, and nobody reads reasons."""
@@ -149,8 +144,7 @@ class Pipeline:
         usage = usage or {}
         learned = self._aligned_models(dense)
         kept = self._keep(dense) if self.is_replaying else None
-        habit = self._habit_of(usage)
-        return QueryScores(self.corpus, query, usage, habit, dense, learned, self._read, kept, self.may_read)
+        return QueryScores(self.corpus, query, usage, habits(usage), dense, learned, self._read, kept, self.may_read)
 
     def _keep(self, dense: DenseEnsemble | None) -> Kept:
         """Return what is kept in a replay of this corpus and these encoders."""
@@ -158,14 +152,6 @@ class Pipeline:
         if self._kept is None or self._kept[0] != of:
             self._kept = of, Kept(len(self.corpus.ids))
         return self._kept[1]
-
-    def _habit_of(self, usage: Mapping[ToolId, Usage]) -> Mapping[ToolId, float]:
-        known = self._habits.get(id(usage))
-        if known is None:
-            while len(self._habits) >= _MAX_USAGES:
-                del self._habits[next(iter(self._habits))]
-            known = self._habits[id(usage)] = usage, habits(usage)
-        return known[1]
 
     def _read(self, dense: DenseEnsemble, texts: Sequence[str]) -> list[Reading]:
         """Return the vectors of each text by encoder; kept for a while, unless an encoder has failed."""

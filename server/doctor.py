@@ -30,7 +30,6 @@ from foretool.server.system import interrupts
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import examine_store, open_existing_store, open_store, store_exists
 from foretool.storage.records import ToolId
-from foretool.storage.steps import finish
 
 TIMEOUT_S: Final = 30.0
 """How long one upstream may take to start and list its tools."""
@@ -63,7 +62,7 @@ def diagnose(
         if probe.definitions is not None:
             text, cut = probe.upstream.server_info.instructions, probe.upstream.list_problem
             catalog.replace(probe.server.name, probe.definitions, text, cut=cut)
-    finish(catalog.set_token_counts(_count_tokens(config)))
+    catalog.set_token_counts(_count_tokens(config))
     upstreams = tuple(_describe_upstream(probe, catalog) for probe in probes)
     listed = {each.server.name: each.definitions or () for each in probes}
     texts = inspect(catalog, listed, blocked=_find_blocked(config))

@@ -234,7 +234,7 @@ class Catalog:
         self._problems.forget(gone)
         self._excluded = {name: tools for name, tools in self._excluded.items() if name in self._entries}
         kept = {
-            name: finish(self._naming.read_lawful(name, each.listed))[0]
+            name: self._naming.read_lawful(name, each.listed)[0]
             for name, each in self.now.servers.items()
             if name in self._entries
         }
@@ -249,7 +249,7 @@ class Catalog:
     def load(self, upstream: str, tools: Sequence[Tool], text: str = "") -> None:
         """Record what the store remembers of one server. Call `settle` after the last server."""
         stored = self.reader.read_stored(upstream, tools)
-        self._loaded[upstream], problems = finish(self._naming.read_lawful(upstream, stored))
+        self._loaded[upstream], problems = self._naming.read_lawful(upstream, stored)
         self._problems.note(upstream, TOOLS.noun, problems)
         self.texts.take(upstream, clean(text))
 
@@ -279,7 +279,7 @@ class Catalog:
             naming, reader = self._naming, self.reader
             known = {tool.name: tool.id for tool in self.of(upstream)}
             listed = yield from reader.read(upstream, definitions, known, naming.overrides.plain_name)
-            tools, refused = yield from naming.read_lawful(upstream, list(listed.tools.values()))
+            tools, refused = naming.read_lawful(upstream, list(listed.tools.values()))
             said = reader.hide_credentials(clean(text).encode(errors="replace")).decode()
             admitted, said = yield from gate(tools, said)
             if self._naming is naming:
@@ -341,10 +341,9 @@ class Catalog:
         """Yield the tools whose tokens are estimated."""
         return (tool for tool in self.now.all() if tool.tokens is None)
 
-    def set_token_counts(self, tokens: Mapping[str, int]) -> Steps[None]:
-        """Replace estimates by counted tokens, one server after the other; `tokens` is keyed by schema hash."""
+    def set_token_counts(self, tokens: Mapping[str, int]) -> None:
+        """Replace estimates by counted tokens; `tokens` is keyed by schema hash."""
         for upstream in list(self.now.servers):
-            yield
             if (counted := self.now.server(upstream).with_counts(tokens)) is not None:
                 self.now = self.now.with_server(upstream, counted, version=self.version)
 

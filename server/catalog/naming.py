@@ -19,7 +19,6 @@ from foretool.server.catalog.snapshot import Snapshot
 from foretool.server.config.servers import Server
 from foretool.server.protocol.output_schemas import is_wide
 from foretool.storage.records import Tool, ToolId, Usage
-from foretool.storage.steps import Steps
 
 
 class Naming:
@@ -63,11 +62,10 @@ class Naming:
                 self.given[tool.id] = new[tool.id] = key
         return new
 
-    def read_lawful(self, server: str, tools: Sequence[Tool]) -> Steps[tuple[list[Tool], tuple[str, ...]]]:
-        """Return the tools whose names the server may have, and one line on the others, if there are any; in steps."""
+    def read_lawful(self, server: str, tools: Sequence[Tool]) -> tuple[list[Tool], tuple[str, ...]]:
+        """Return the tools whose names the server may have, and one line on the others, if there are any."""
         refused: dict[str, str] = {}
         for tool in tools:
-            yield
             if (why := self.namespaces.refusal(server, tool.name)) is not None:
                 refused[tool.name] = why
         return [tool for tool in tools if tool.name not in refused], say_refused(refused)

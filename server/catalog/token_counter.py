@@ -97,7 +97,7 @@ class TokenCounter:
         if texts is not None and others:
             texts.count(dict(zip(others, known[len(tools) :], strict=True)))
         tokens = dict(zip((tool.schema_hash for tool in tools), known, strict=False))
-        await in_slices(self._catalog.set_token_counts(tokens))
+        self._catalog.set_token_counts(tokens)
         if counts is not None:
             with contextlib.suppress(StorageError):
                 await in_slices(self._save(tokens))

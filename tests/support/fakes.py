@@ -34,7 +34,6 @@ from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Era, Miss
 from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.sqlite.migrations import migrate
-from foretool.storage.steps import finish
 from foretool.storage.store import Store
 
 PATIENCE_S = 5.0
@@ -624,7 +623,7 @@ class FakeApp(App):
 
     async def _count_tokens(self) -> None:
         estimates = {tool.schema_hash: self.catalog.tokens(tool.id) for tool in self.catalog.find_uncounted()}
-        finish(self.catalog.set_token_counts(estimates))
+        self.catalog.set_token_counts(estimates)
 
 
 class Stage(NamedTuple):

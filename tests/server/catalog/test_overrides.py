@@ -10,7 +10,6 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import Tool
-from foretool.storage.steps import finish
 
 
 def server(name: str, entries: dict[str, Any] | None = None, **entry: Any) -> FakeUpstream:
@@ -34,7 +33,7 @@ def test_tokens_are_counted_of_what_clients_see() -> None:
     one = catalog(server("hub", {"create": {"description": "Mine"}}))
     one.replace("hub", listed("create"))
     (shown,) = one.find_uncounted()
-    finish(one.set_token_counts({shown.schema_hash: 7}))
+    one.set_token_counts({shown.schema_hash: 7})
     assert one.tokens(shown.id) == 7
     assert one.of("hub")[0].tokens == 7
     assert list(one.find_uncounted()) == []
