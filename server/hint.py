@@ -73,7 +73,7 @@ _PLAIN: Final = ("claude-code", "opencode")
 """Clients whose hook takes the text as it is; that of opencode is a module of ours."""
 _EVENTS: Final = {
     "codex": "UserPromptSubmit", "gemini": "BeforeAgent", "qwen": "UserPromptSubmit", "vscode": "UserPromptSubmit",
-    "copilot": "",
+    "copilot": "", "cursor": "",
 }  # fmt: skip
 """By client: the event that its hook's answer names; "" where the answer has no such member."""
 _ONE_FOLDER: Final = {"vscode": True, "copilot": False}
@@ -194,6 +194,8 @@ def form_output(hint: str, client: str) -> str:
     """Return what the client's hook has to print."""
     if client in _PLAIN:
         return hint
+    if client == "cursor":
+        return json.dumps({"continue": True, "additional_context": hint})
     event = _EVENTS[client]
     said = {"additionalContext": hint}
     return json.dumps({"hookSpecificOutput": {"hookEventName": event, **said}} if event else said)
@@ -237,11 +239,20 @@ def read_prompt(event_json: bytes | bytearray, client: str) -> HookPrompt | None
     text = event.get("prompt")
     if not isinstance(text, str) or is_talk(text):
         return None
-    session, folder = str(event.get("session_id") or event.get("sessionId") or ""), str(event.get("cwd") or "")
-    return HookPrompt(text, session, folder, time.time())
+    session = event.get("session_id") or event.get("sessionId") or event.get("conversation_id")
+    return HookPrompt(text, str(session or ""), _folder_of(event), time.time())
+
+
+def _folder_of(event: dict[str, Any]) -> str:
+    """Return the folder in which the client works: Cursor lists all that are open, the first of them before the
+    others."""
+    roots = event.get("workspace_roots")
+    return str(event.get("cwd") or (roots[0] if isinstance(roots, list) and roots else "") or "")
 
 
 def _is_told_by(client: str, event: dict[str, Any]) -> bool:
+    if "cursor_version" in event:  # Cursor may run the hooks of Claude Code too
+        return client == "cursor"
     return client not in _ONE_FOLDER or ("hook_event_name" in event) == _ONE_FOLDER[client]
 
 
@@ -258,7 +269,7 @@ def report_commands(event_json: bytes | bytearray, options: HintOptions) -> str:
     event = json.loads(event_json)
     shapes = read_event(event)
     if shapes and _is_told_by(options.client, event):
-        folder = str(event.get("cwd") or "")
+        folder = _folder_of(event)
         _ask(
             "shell",
             {"commands": shapes, "cwd": folder, "client": options.client},

@@ -74,9 +74,14 @@ _OPERATORS: Final = ";&|()<>\n"
 
 def read_event(event: Any) -> list[Shape]:
     """Return the shapes of the commands that a client's hook tells of; none for another tool or an unknown form."""
-    if not isinstance(event, dict) or (event.get("tool_name") or event.get("toolName")) not in _TOOLS:
+    if not isinstance(event, dict):
         return []
-    given = event.get("tool_input") or event.get("toolArgs")
+    if event.get("hook_event_name") == "afterShellExecution":  # Cursor's, which comes behind its shell alone
+        given: Any = event
+    elif (event.get("tool_name") or event.get("toolName")) in _TOOLS:
+        given = event.get("tool_input") or event.get("toolArgs")
+    else:
+        return []
     if isinstance(given, str):
         given = json.loads(given)
     command = given.get("command") if isinstance(given, dict) else None

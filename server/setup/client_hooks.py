@@ -1,10 +1,11 @@
 """The hooks of clients, at a prompt and behind a command of their shell: where each client keeps them, in which form,
 and how ours get in and out.
 
-Only clients are here whose prompt hook can put words before the model. Cursor (`beforeSubmitPrompt`) and Windsurf
-(`pre_user_prompt`) can only block a prompt, and Cline's command line drops what such a hook says. opencode runs no
-commands but modules. VS Code reads the folder of Copilot CLI too, in the same form, so each runs the hook of the other,
-which then says nothing (`server/hint`).
+Only clients are here whose prompt hook can put words before the model. Windsurf's (`pre_user_prompt`) can only block a
+prompt, and Cline's command line drops what such a hook says. Cursor's documentation says the same of its own, but its
+client reads `additional_context` (seen by others in 3.20.17). opencode runs no commands but modules. VS Code reads the
+folder of Copilot CLI too, in the same form, so each runs the hook of the other, which then says nothing
+(`server/hint`).
 
 Clients that run plugins in place of commands get a JavaScript module, a file of ours in their folder of plugins. It
 runs `foretool hint` with the prompt as other clients' hooks do, waits for at most two seconds, and adds what the hook
@@ -132,6 +133,10 @@ def _shell(timeout: int) -> Callable[[str], Settings]:
     return lambda typed: {"type": "command", "command": typed, "timeout": timeout}
 
 
+def _plain(typed: str) -> Settings:
+    return {"command": typed}
+
+
 def _bash(typed: str) -> Settings:
     return {"type": "command", "bash": typed, "timeoutSec": 2}
 
@@ -147,12 +152,17 @@ HOOKS: Final = {
         ClientHook("gemini", "Gemini CLI", "~/.gemini/settings.json", "BeforeAgent", _shell(2000)),
         ClientHook("qwen", "Qwen Code", "~/.qwen/settings.json", "UserPromptSubmit", _shell(2000)),
         ClientHook(
+            "cursor", "Cursor", "~/.cursor/hooks.json", "beforeSubmitPrompt", _plain,
+            "Cursor: the prompt hook needs version 3.20 or newer.",
+            is_grouped=False, top=(("version", 1),),
+        ),
+        ClientHook(
             "copilot", "Copilot CLI", "~/.copilot/hooks/foretool.json", "userPromptSubmitted", _bash,
             is_grouped=False, top=(("version", 1),),
         ),
         ClientHook(
             "vscode", "VS Code", "~/.copilot/hooks/foretool-vscode.json", "userPromptSubmitted", _bash,
-            "Its agent runs it from 1.112 on, also in VS Code Insiders, unless chat.useHooks is off.",
+            "VS Code: the prompt hook needs version 1.112 or newer, and chat.useHooks on, as it is by default.",
             is_grouped=False, top=(("version", 1),),
         ),
         ClientHook(
@@ -187,6 +197,10 @@ SHELL_HOOKS: Final = {
         ClientHook(
             "qwen", "Qwen Code", "~/.qwen/settings.json", "PostToolUse", HOOKS["qwen"].entry,
             matcher="run_shell_command", does=_REPORTS,
+        ),
+        ClientHook(
+            "cursor", "Cursor", "~/.cursor/hooks.json", "afterShellExecution", _plain,
+            is_grouped=False, top=HOOKS["cursor"].top, does=_REPORTS,
         ),
         ClientHook(
             "copilot", "Copilot CLI", "~/.copilot/hooks/foretool.json", "postToolUse", HOOKS["copilot"].entry,

@@ -200,6 +200,15 @@ def test_no_child_goes_on_with_a_storage_file_that_is_open(tmp_path: Path) -> No
         assert [each.text for each in store.tasks.prompts()] == [EVENT["prompt"]]
 
 
+def test_cursor_says_which_folders_are_open_in_place_of_one() -> None:
+    event = {"prompt": "weather in Paris", "conversation_id": "7", "workspace_roots": ["/work/a", "/work/b"]}
+    asked = hint.read_prompt(json.dumps(event).encode(), "cursor")
+    assert asked is not None and (asked.session, asked.folder) == ("7", "/work/a")
+    for roots in ([], None, "/work"):
+        asked = hint.read_prompt(json.dumps({**event, "workspace_roots": roots}).encode(), "cursor")
+        assert asked is not None and asked.folder == ""
+
+
 @requirement("hint:record")
 def test_a_late_prompt_is_not_stored_where_nothing_may_be(tmp_path: Path) -> None:
     path = write_config(tmp_path, record="off")

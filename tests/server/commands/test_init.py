@@ -136,8 +136,8 @@ def test_json_tells_everything(home: Path, capsys: pytest.CaptureFixture[str]) -
     write_home(home)
     assert run(["init", "--yes", "--no-start", "--json"]) == 0, "a client's file that cannot be read does not stop it"
     told = json.loads(capsys.readouterr().out)
-    assert told["added"]["time"] == ["Claude Desktop", "Claude Code"] and len(told["changes"]) == 17
-    assert sum(each["why"].endswith("runs foretool hint at every prompt") for each in told["changes"]) == 6
+    assert told["added"]["time"] == ["Claude Desktop", "Claude Code"] and len(told["changes"]) == 18
+    assert sum(each["why"].endswith("runs foretool hint at every prompt") for each in told["changes"]) == 7
     assert [each["client"] for each in told["clients"] if each["problem"]] == ["windsurf"]
     assert Path(told["backup"]).is_dir()
 
@@ -753,8 +753,9 @@ def test_where_nobody_is_asked_the_hook_is_what_enter_adds_and_its_files_are_nam
         capsys.readouterr()
     assert run(["init", *words]) == 0
     out = capsys.readouterr().out
-    files = "~/.claude/settings.json, ~/.codex/hooks.json, ~/.config/opencode/plugins/foretool.js, "
-    assert files in out and "foretool.json: each runs foretool hint at every prompt\n" in out
+    files = ("~/.claude/settings.json", "~/.codex/hooks.json", "~/.config/opencode/plugins/foretool.js")
+    assert all(file in out for file in (*files, "~/.cursor/hooks.json", "~/.copilot/hooks/foretool-vscode.json"))
+    assert "and 1 more: each runs foretool hint at every prompt\n" in out
     assert "Your prompts are then on record on this machine; --no-hook leaves the hook out.\n" in out
     assert ("hint --config" in out) == ("--diff" in words) and "this project" not in out
     assert (home / ".codex/hooks.json").exists() == ("--yes" in words)

@@ -79,6 +79,8 @@ def test_whatever_is_typed_only_words_of_the_table_come_out(command: str) -> Non
         {"tool_name": "Bash", "tool_input": {"command": "gh pr list"}, "tool_response": {"stdout": "kubectl get x"}},
         {"tool_name": "run_shell_command", "tool_input": {"command": "gh pr list", "description": "git log"}},
         {"toolName": "bash", "toolArgs": json.dumps({"command": "gh pr list"}), "toolResult": {}},
+        {"hook_event_name": "afterShellExecution", "command": "gh pr list", "output": "", "duration": 12},
+        {"hook_event_name": "PostToolUse", "tool_name": "run_in_terminal", "tool_input": {"command": "gh pr list"}},
         {"tool_name": "local_shell", "tool_input": {"command": ["bash", "-lc", "gh pr list"]}},
         {"tool_name": "Bash", "tool_input": {"command": ["gh", "pr", "list", "; git log"]}},
     ],

@@ -41,6 +41,7 @@ EVENTS: dict[str, dict[str, Any]] = {
     "codex": {"session_id": "1", "turn_id": "2", "hook_event_name": "UserPromptSubmit", "permission_mode": "default"},
     "gemini": {"session_id": "1", "timestamp": "2026-11-22T17:00:00.000Z", "hook_event_name": "BeforeAgent"},
     "qwen": {"session_id": "1", "timestamp": "2026-11-22T17:00:00.000Z", "hook_event_name": "UserPromptSubmit"},
+    "cursor": {"conversation_id": "1", "hook_event_name": "beforeSubmitPrompt", "cursor_version": "3.20.17"},
     "copilot": {"sessionId": "1", "timestamp": 1795366800000},
     "vscode": {"session_id": "1", "timestamp": "2026-12-01T07:00:00.000Z", "hook_event_name": "UserPromptSubmit"},
 }
@@ -113,6 +114,10 @@ def test_what_is_installed_answers_in_the_form_that_the_client_reads(
     said = done.stdout
     if hook.client == "copilot":
         said = json.loads(said)["additionalContext"]
+    elif hook.client == "cursor":
+        answer = json.loads(said)
+        assert answer["continue"] is True
+        said = answer["additional_context"]
     elif hook.client != "claude-code":
         answer = json.loads(said)["hookSpecificOutput"]
         assert answer["hookEventName"] == event.get("hook_event_name", hook.event)
@@ -120,16 +125,18 @@ def test_what_is_installed_answers_in_the_form_that_the_client_reads(
     assert said.startswith(HEAD) and "sky__forecast" in said
 
 
-@pytest.mark.parametrize(("client", "other"), [("copilot", "vscode"), ("vscode", "copilot")])
+@pytest.mark.parametrize(
+    ("client", "other"), [("copilot", "vscode"), ("vscode", "copilot"), ("claude-code", "cursor"), ("cursor", "cursor")]
+)
 @requirement("hint:install")
 def test_a_hook_says_nothing_to_another_client_that_runs_it(
     client: str, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Copilot CLI and VS Code read one folder of hooks, so each runs those of both."""
+    """Copilot CLI and VS Code read one folder of hooks, so each runs those of both; Cursor may run Claude Code's."""
     config = write_config(tmp_path)
     monkeypatch.setenv("FORETOOL_HINT_MS", "20000")
     with fill(config) as store:
-        for asking, answers in ((client, True), (other, False)):
+        for asking, answers in {client: True, other: client == other}.items():
             event = {**EVENTS[asking], "cwd": str(tmp_path), "prompt": "weather forecast for a city"}
             typed = hook_command(config, "", client)
             done = subprocess.run(
@@ -137,7 +144,8 @@ def test_a_hook_says_nothing_to_another_client_that_runs_it(
             )
             assert ("sky__forecast" in done.stdout) is answers and bool(done.stdout) is answers
         (prompt,) = store.tasks.prompts()
-    assert prompt.may_be_of("", "Visual Studio Code - Insiders" if client == "vscode" else "copilot-cli")
+    called = {"vscode": "Visual Studio Code - Insiders", "cursor": "cursor-vscode", "copilot": "copilot-cli"}
+    assert prompt.may_be_of("", called.get(client, client)) and not prompt.may_be_of("", "another")
 
 
 @requirement("hint:install")
