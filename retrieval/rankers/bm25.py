@@ -14,7 +14,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from math import log
 
@@ -98,8 +98,6 @@ def field_texts(document: Document) -> tuple[str, ...]:
 # One posting is one 32-bit number: slot (20 bits), field (3 bits), occurrences (9 bits).
 _SLOT, _FIELD, _MAX_COUNT = 12, 9, 511
 _MAX_SLOTS = 1 << 20
-_MOVED_AT_ONCE = 4000
-"""Postings that get new numbers between two pauses, which takes about a millisecond."""
 
 
 class Impacts(Struct, frozen=True):
@@ -191,9 +189,8 @@ class Lexical:
                 self._totals[number] -= lengths[slot]
             self._stale()
 
-    def compacting(self) -> Iterator[None]:
-        """Close the gaps of dropped slots, and pause now and then: live ones keep their order and get new numbers after
-        the last pause. In a pause the index may be searched, with the slots that it had, but not changed."""
+    def compact(self) -> None:
+        """Close the gaps of dropped slots: live ones keep their order and get new numbers."""
         numbers = array("I", bytes(4 * len(self._alive)))
         kept = 0
         for slot, alive in enumerate(self._alive):
@@ -201,21 +198,15 @@ class Lexical:
             kept += alive
         below = (1 << _SLOT) - 1
         compacted: defaultdict[str, array[int]] = defaultdict(lambda: array("I"))
-        read = _MOVED_AT_ONCE
         for term, postings in self._postings.items():
-            if read >= _MOVED_AT_ONCE:
-                read = 0
-                yield
-            read += len(postings)
             live = (posting for posting in postings if self._alive[posting >> _SLOT])
             moved = array("I", (numbers[posting >> _SLOT] << _SLOT | posting & below for posting in live))
             if moved:
                 compacted[term] = moved
-        kept_lengths = []
-        for lengths in self._lengths:
-            yield
-            kept_lengths.append(array("I", (n for n, alive in zip(lengths, self._alive, strict=True) if alive)))
-        self._postings, self._lengths = compacted, tuple(kept_lengths)
+        self._postings = compacted
+        self._lengths = tuple(
+            array("I", (n for n, alive in zip(lengths, self._alive, strict=True) if alive)) for lengths in self._lengths
+        )
         self._wide = {numbers[slot]: factor for slot, factor in self._wide.items()}
         self._alive = bytearray(repeat(1, kept))
         self._stale()

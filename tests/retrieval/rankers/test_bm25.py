@@ -87,7 +87,7 @@ def test_an_index_with_a_past_scores_as_one_built_anew(changes: list[tuple[list[
         else:
             kept.append((slot, [words, words[:2]]))
     if compacted:
-        list(lexical.compacting())
+        lexical.compact()
     numbers = [at if compacted else slot for at, (slot, _) in enumerate(kept)]
     fresh = index([document for _, document in kept], fields).hits(wanted)
     assert lexical.hits(wanted) == pytest.approx({numbers[slot]: score for slot, score in fresh.items()})
