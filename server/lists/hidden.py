@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
-from math import inf
 from typing import Final
 
 from msgspec import Struct
@@ -19,12 +17,6 @@ KEPT_FOR_USE: Final = "the room that the list has left is kept for tools in use 
 """Why a list lacks a candidate although it has room."""
 KEPT_BEFORE: Final = "what the list has left is kept for tools in use and for names"
 """The same, as misses that are on record already say it."""
-_FRESH_S: Final = 1.0
-"""How long usage that was read for one miss may explain others, in seconds: reading it and ranking all tools takes
-milliseconds."""
-
-_MOST_KEPT: Final = 16
-"""Lists for which what explains them is kept; each person may have lists of their own."""
 
 
 class Why(Struct, frozen=True):
@@ -35,25 +27,23 @@ class Why(Struct, frozen=True):
 
 
 class HiddenTools:
-    """Explains why lists lack tools. Calls wait for the explanation, so what it needs is kept for the latest lists."""
+    """Explains why lists lack tools."""
 
     def __init__(self, lists: ListKeeper) -> None:
         self._lists = lists
         self._inputs = lists.maker.inputs
-        self._explained: dict[tuple[str, Policy], _ExplainedList] = {}
-        """By profile and policy, the list that was explained last."""
 
     def why(self, view: View, tool: ToolId, upstream: str) -> Why:
         """Explain why a tool is not in `view.shown`, and which change would have shown it."""
         if view.profile is None:
             return _explain_step(view, tool, upstream)
-        known = self._explain(view, view.profile)
+        known = _ExplainedList(self._lists.maker, view, view.profile)
         ranked = known.ranked
         rank = ranked.index(tool) + 1 if tool in ranked else 0
         if upstream in view.offline or (view.servers is not None and upstream not in view.servers):
             change = f"none: the tools of {upstream!r} were not known yet, and are from now on"
             return Why("offline", rank, len(ranked), change)
-        if self._is_listed_now(view, view.profile, tool) or known.own.lists(tool):
+        if self._is_listed_now(view, view.profile, tool) or known.would_list(view.policy, tool):
             change = "none: the list was made before the tool was used or came, and the next one has it"
             return Why("stale", rank, len(ranked), change)
         if view.profile.shows_pages and has_page(self._inputs.catalog, tool):
@@ -72,15 +62,6 @@ class HiddenTools:
             return Why("failing", 0, len(ranked), change)
         return Why("rank", 0, len(ranked), f"pin {tool}, or let it be used: the working set follows usage")
 
-    def _explain(self, view: View, profile: Profile) -> _ExplainedList:
-        key = (profile.key, view.policy)
-        known = self._explained.get(key)
-        if known is None or known.view is not view:
-            if len(self._explained) >= _MOST_KEPT:
-                del self._explained[next(iter(self._explained))]
-            known = self._explained[key] = _ExplainedList(self._lists.maker, view, profile)
-        return known
-
     def _is_listed_now(self, view: View, profile: Profile, tool: ToolId) -> bool:
         """Return whether the current list has a tool: the tools, the settings or what was learned have changed since an
         older one was made."""
@@ -93,9 +74,6 @@ class _ExplainedList:
         self.view = view
         self._maker = maker
         self._profile = profile
-        self.own = _NextList(maker, profile, view.policy, view.tools)
-        """What a list of the same policy would gain."""
-        self._frozen = _NextList(maker, profile, "frozen", view.tools)
 
     @cached_property
     def ranked(self) -> tuple[ToolId, ...]:
@@ -105,40 +83,22 @@ class _ExplainedList:
             return self.view.ranked
         return self._maker.draft(self._profile, self.view.policy).ranked
 
+    def would_list(self, policy: Policy, tool: ToolId) -> bool:
+        """Return whether a list that is made now would have a tool because it was used; a tool that nobody used changes
+        nothing."""
+        draft = self._maker.draft(self._profile, policy)
+        if not any(usage.tool == tool for usage in draft.usages):
+            return False
+        return tool in draft.split(draft.rank_use(self.view.tools)).defined
+
     def kept_back(self, tool: ToolId) -> int:
         """Return the tokens that a list which may grow keeps free for that, if they are why it lacks a tool; else 0."""
         if self.view.policy != "growing":
             return 0
         frozen = self._maker.draft(self._profile, "frozen")
-        if not self._frozen.lists(tool) and tool not in frozen.choose(self.ranked).defined:
+        if not self.would_list("frozen", tool) and tool not in frozen.choose(self.ranked).defined:
             return 0
         return self._maker.draft(self._profile, "growing").budget.kept_free
-
-
-class _NextList:
-    """What a list that is made now would hold because it was used."""
-
-    def __init__(self, maker: ListMaker, profile: Profile, policy: Policy, listed: Iterable[ToolId]) -> None:
-        self._maker = maker
-        self._profile = profile
-        self._policy = policy
-        self._listed = listed
-        self._read_at = -inf
-        self._used = frozenset[ToolId]()
-        self._defined = frozenset[ToolId]()
-
-    def lists(self, tool: ToolId) -> bool:
-        """Return whether it would have a tool; a tool that nobody used changes nothing."""
-        now = self._maker.inputs.recorder.now()
-        if tool in self._used and now - self._read_at < _FRESH_S:
-            return tool in self._defined
-        draft = self._maker.draft(self._profile, self._policy)
-        used = frozenset(usage.tool for usage in draft.usages)
-        if tool not in used:
-            return False
-        self._used, self._read_at = used, now
-        self._defined = frozenset(draft.split(draft.rank_use(self._listed)).defined)
-        return tool in self._defined
 
 
 def _explain_step(view: View, tool: ToolId, upstream: str) -> Why:
