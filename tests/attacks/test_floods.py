@@ -83,7 +83,7 @@ def still_serves(served: Served) -> None:
         assert peak_mib(served) < MOST_MIB
 
 
-def holds_up_nobody(served: Served, control: Served, seconds: float = 1.5) -> None:
+def holds_up_nobody(served: Served, control: Served, seconds: float = 0.8) -> None:
     """In the same seconds, calls of `good` take about as long beside `evil` as they do without it. On a busy machine
     both take long, and what writes without end makes it busier."""
     waits: dict[Served, list[float]] = {served: [], control: []}

@@ -1,7 +1,7 @@
-"""The official conformance suites against the proxy: as a server in front of an aggregate, and as a client behind it.
+"""The official conformance suite against the proxy: as a server in front of an aggregate, and as a client behind it.
 
-Both are pinned: 0.1.16 judges revision 2025-11-25 alone, 0.2.0-alpha.12 that and 2026-07-28. A suite ends with an exit
-status of zero when nothing failed that is scored; how many checks passed is held to what was reached before.
+The suite is pinned. It judges revision 2025-11-25, by all that its versions before asked, and 2026-07-28. It ends with
+an exit status of zero when nothing failed that is scored; how many checks passed is held to what was reached before.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ HERE = Path(__file__).parent
 FIXTURE = [sys.executable, str(HERE / "fixture.py")]
 ECHO = {"command": sys.executable, "args": [str(HERE.parent / "support" / "echo_upstream.py")]}
 PATIENCE_S = 240
-SUITE = "@modelcontextprotocol/conformance"
-OLD, NEW = "0.1.16", "0.2.0-alpha.12"
+SUITE, VERSION = "@modelcontextprotocol/conformance", "0.2.0-alpha.12"
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 
 pytestmark = [pytest.mark.conformance, pytest.mark.real, pytest.mark.timeout(1200)]
@@ -60,9 +59,9 @@ def front(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             yield url
 
 
-def judged(version: str, *arguments: str) -> tuple[int, int, str]:
+def judged(*arguments: str) -> tuple[int, int, str]:
     """Exit status, checks passed, and what the suite said."""
-    command = [package(SUITE, version, "conformance"), *arguments]
+    command = [package(SUITE, VERSION, "conformance"), *arguments]
     done = subprocess.run(
         command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=TOOLS
     )
@@ -77,23 +76,19 @@ def failures(said: str) -> str:
 
 @requirement("conformance:server")
 @pytest.mark.parametrize(
-    ("front", "version", "revision", "reached"),
+    ("front", "revision", "reached"),
     [
-        ("http", OLD, "", 40),
-        ("http", NEW, LEGACY, 84),
-        ("http", NEW, MODERN, 169),
-        ("stdio", OLD, "", 40),
+        ("http", LEGACY, 84),
+        ("http", MODERN, 169),
         # A pipe has no streams to be polled, so one scenario that is not scored has less to see.
-        ("stdio", NEW, LEGACY, 83),
-        ("stdio", NEW, MODERN, 169),
-        ("legacy", OLD, "", 40),
-        ("legacy", NEW, LEGACY, 84),
+        ("stdio", LEGACY, 83),
+        ("stdio", MODERN, 169),
+        ("legacy", LEGACY, 84),
     ],
     indirect=["front"],
 )
-def test_a_suite_finds_nothing_wrong(front: str, version: str, revision: str, reached: int) -> None:
-    required = ["--requirements", revision] if revision else []
-    status, passed, said = judged(version, "server", "--url", front, *required)
+def test_a_suite_finds_nothing_wrong(front: str, revision: str, reached: int) -> None:
+    status, passed, said = judged("server", "--url", front, "--requirements", revision)
     assert status == 0, failures(said)
     assert passed >= reached, failures(said)
 
@@ -117,7 +112,7 @@ NEEDS_A_MODERN_UPSTREAM = {
 @requirement("conformance:server")
 @pytest.mark.parametrize("front", ["legacy"], indirect=True)
 def test_a_modern_client_before_a_legacy_upstream_misses_only_what_that_era_lacks(front: str) -> None:
-    _, passed, said = judged(NEW, "server", "--url", front, "--requirements", MODERN)
+    _, passed, said = judged("server", "--url", front, "--requirements", MODERN)
     scored = said.partition("Not scored for")[0]
     failed = {name for name in re.findall(r"^✗ (\S+):", scored, re.MULTILINE) if not name.startswith("tasks-")}
     assert failed <= NEEDS_A_MODERN_UPSTREAM, failures(said)
@@ -136,27 +131,24 @@ an error for a tool that runs as a task alone: it gets the result from us."""
 @pytest.mark.parametrize("front", ["http", "stdio"], indirect=True)
 @pytest.mark.parametrize("scenario", TASKS)
 def test_a_client_that_speaks_tasks_finds_nothing_wrong(front: str, scenario: str) -> None:
-    status, passed, said = judged(NEW, "server", "--url", front, "--scenario", f"tasks-{scenario}", "--force")
+    status, passed, said = judged("server", "--url", front, "--scenario", f"tasks-{scenario}", "--force")
     assert status == 0 and passed > 0, failures(said)
 
 
 @requirement("conformance:client")
 @pytest.mark.parametrize(
-    ("version", "revision", "scenario"),
+    ("revision", "scenario"),
     [
-        (OLD, "", "initialize"),
-        (OLD, "", "tools_call"),
-        *((NEW, LEGACY, name) for name in ("initialize", "tools_call", "sse-retry")),
-        (NEW, LEGACY, "elicitation-sep1034-client-defaults"),
-        *((NEW, MODERN, name) for name in ("tools_call", "request-metadata", "sep-2322-client-request-state")),
-        *((NEW, MODERN, f"http-{name}-headers") for name in ("standard", "custom", "invalid-tool")),
-        *((NEW, MODERN, f"json-schema-{name}") for name in ("ref-no-deref", "2020-12-preservation")),
+        *((LEGACY, name) for name in ("initialize", "tools_call", "sse-retry", "elicitation-sep1034-client-defaults")),
+        *((MODERN, name) for name in ("tools_call", "request-metadata", "sep-2322-client-request-state")),
+        *((MODERN, f"http-{name}-headers") for name in ("standard", "custom", "invalid-tool")),
+        *((MODERN, f"json-schema-{name}") for name in ("ref-no-deref", "2020-12-preservation")),
     ],
 )
-def test_the_proxy_behaves_as_a_client_towards_its_upstream(version: str, revision: str, scenario: str) -> None:
+def test_the_proxy_behaves_as_a_client_towards_its_upstream(revision: str, scenario: str) -> None:
     client = f"{sys.executable} {HERE / 'through.py'}"
-    chosen = ["--spec-version", revision] if revision else []
-    status, _, said = judged(version, "client", "--command", client, "--scenario", scenario, *chosen)
+    chosen = ["--scenario", scenario, "--spec-version", revision]
+    status, _, said = judged("client", "--command", client, *chosen)
     assert status == 0, said[-3000:]
 
 
@@ -175,7 +167,7 @@ MODERN_AUTH = (
 def test_the_proxy_and_login_sign_in_as_the_suite_wants(revision: str, tmp_path: Path) -> None:
     client = f"{sys.executable} {HERE / 'through.py'} --turns {tmp_path}"
     chosen = ["--suite", "auth", "--spec-version", revision, "--timeout", str(PATIENCE_S * 1000)]
-    status, _, said = judged(NEW, "client", "--command", client, *chosen)
+    status, _, said = judged("client", "--command", client, *chosen)
     assert status == 0, said[-3000:]
     passed = re.findall(r"^✓ auth/\S+: [1-9]\d* passed, 0 failed", said, re.MULTILINE)
     assert len(passed) == IN_THE_SUITE, said[-3000:]
@@ -192,7 +184,7 @@ def test_the_proxy_and_login_sign_in_as_the_suite_wants(revision: str, tmp_path:
 def test_the_proxy_and_login_sign_in_as_one_revision_wants(revision: str, scenario: str) -> None:
     client = f"{sys.executable} {HERE / 'through.py'}"
     chosen = ["--scenario", f"auth/{scenario}", "--spec-version", revision]
-    status, _, said = judged(NEW, "client", "--command", client, *chosen)
+    status, _, said = judged("client", "--command", client, *chosen)
     assert status == 0, said[-3000:]
 
 
@@ -245,7 +237,7 @@ def skilled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
 def test_the_scenarios_of_skills_pass_as_directly(skilled: tuple[str, str], scenario: str, reached: int) -> None:
     for url in skilled:
         chosen = ["--scenario", f"sep-2640-skills-{scenario}", "--spec-version", MODERN, "--force"]
-        status, _, said = judged(NEW, "server", "--url", url, *chosen)
+        status, _, said = judged("server", "--url", url, *chosen)
         assert status == 0 and f"Passed: {reached}/{reached}, 0 failed, 0 warnings" in said, said[-3000:]
 
 

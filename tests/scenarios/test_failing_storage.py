@@ -43,9 +43,9 @@ RECORDS: dict[str, object] = {
     "prompts": 1,
     "tools": 2,
 }
-READS, FIRST_READS = ("SELECT", "WITH", "PRAGMA", "rows of", "each row of"), 5
+READS, FIRST_READS = ("SELECT", "WITH", "PRAGMA", "rows of", "each row of"), 3
 """Jobs ask again and again whether there is something new, every second some: how often each may work first."""
-SAMPLE, SAMPLE_OF_SERVER, MOST_OF_SERVER = 80, 4, 80
+SAMPLE, SAMPLE_OF_SERVER, MOST_OF_SERVER = 32, 3, 48
 """How many calls fail one after the other: kinds of statements of a file, and statements of a database server, whose
 tables take a second to make, in a quick run and in a slow one."""
 

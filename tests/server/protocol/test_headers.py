@@ -93,7 +93,7 @@ def test_the_examples_of_the_specification(value: str, header: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(SCHEMAS)
 def test_an_invalid_annotation_is_found_where_the_sdk_finds_one(schema: Any) -> None:
     assert (headers.schema_problem(schema) is None) == (inbound.find_invalid_x_mcp_header(schema) is None)
@@ -112,7 +112,7 @@ def test_a_schema_of_any_depth_is_walked() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(GOOD, ARGUMENTS)
 def test_the_headers_of_a_call_are_the_sdks_and_pass_both_checks(schema: Any, arguments: dict[str, Any]) -> None:
     ours = headers.param_headers(schema, arguments)
@@ -123,7 +123,7 @@ def test_the_headers_of_a_call_are_the_sdks_and_pass_both_checks(schema: Any, ar
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     GOOD, ARGUMENTS, st.dictionaries(st.sampled_from(["Mcp-Param-p", "mcp-param-Q", "mcp-param-r"]), SCALARS.map(repr))
 )
@@ -157,7 +157,7 @@ METHODS = st.sampled_from(["tools/call", "resources/read", "tools/list"])
 
 
 @pytest.mark.slow
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(
     METHODS,
     st.fixed_dictionaries(
