@@ -89,7 +89,9 @@ async def tenants(**settings: Any) -> AsyncIterator[Tenants]:
         serving = asyncio.create_task(server.serve())
         await soon(server.ready)
         try:
-            async with httpx2.AsyncClient(base_url=f"http://{server.address}", timeout=PATIENCE_S) as http:
+            async with httpx2.AsyncClient(
+                verify=False, base_url=f"http://{server.address}", timeout=PATIENCE_S
+            ) as http:
                 yield Tenants(stage, server, http, upstreams)
         finally:
             await server.stop()
@@ -383,11 +385,11 @@ async def test_1100_connections_without_a_token_starve_nobody(sent: bytes, tmp_p
         try:
             for _, writer in held:
                 writer.write(sent)
-            async with httpx2.AsyncClient(timeout=PATIENCE_S) as http:
+            async with httpx2.AsyncClient(verify=False, timeout=PATIENCE_S) as http:
                 for _ in range(20):
                     response = await http.post(url, json=INITIALIZE, headers={**JSON_AND_EVENTS, **bearer(ALICE)})
                     assert response.status_code == 200
-                async with httpx2.AsyncClient(timeout=PATIENCE_S) as other:
+                async with httpx2.AsyncClient(verify=False, timeout=PATIENCE_S) as other:
                     assert (await other.get(url.replace("/mcp", "/health"))).status_code == 200
         finally:
             for _, writer in held:
@@ -479,7 +481,7 @@ def calling(token: str, who: str) -> bytes:
 async def test_a_token_that_is_deleted_from_the_file_of_a_running_process_is_gone(tmp_path: Path) -> None:
     config = write_config(tmp_path, {}, tokens=[entry(ALICE, "*"), entry(EVE, "*")])
     with over_http(config) as url:
-        async with httpx2.AsyncClient(timeout=PATIENCE_S) as http, asyncio.timeout(PATIENCE_S):
+        async with httpx2.AsyncClient(verify=False, timeout=PATIENCE_S) as http, asyncio.timeout(PATIENCE_S):
             headers = {**JSON_AND_EVENTS, **bearer(EVE)}
             opened = await http.post(url, json=INITIALIZE, headers=headers)
             session = {**headers, "mcp-session-id": opened.headers["mcp-session-id"]}

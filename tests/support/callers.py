@@ -155,7 +155,7 @@ async def http_over(*upstreams: FakeUpstream, **settings: Any) -> AsyncIterator[
         await server.ready.wait()
         try:
             async with httpx2.AsyncClient(
-                base_url=f"http://127.0.0.1:{server.address.port}", timeout=PATIENCE_S
+                verify=False, base_url=f"http://127.0.0.1:{server.address.port}", timeout=PATIENCE_S
             ) as http:
                 yield stage, http
         finally:

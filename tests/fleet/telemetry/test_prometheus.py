@@ -35,7 +35,7 @@ async def scraped(*upstreams: FakeUpstream, rules: Any = None) -> AsyncIterator[
         serving = asyncio.create_task(server.serve())
         await server.ready.wait()
         try:
-            async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{server.address.port}") as http:
+            async with httpx2.AsyncClient(verify=False, base_url=f"http://127.0.0.1:{server.address.port}") as http:
                 yield stage, http
         finally:
             await server.stop()
@@ -117,7 +117,7 @@ async def test_without_the_setting_nothing_is_there() -> None:
         server = HttpServer(stage.app.router, http_rules())
         serving = asyncio.create_task(server.serve())
         await server.ready.wait()
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{server.address.port}") as http:
+        async with httpx2.AsyncClient(verify=False, base_url=f"http://127.0.0.1:{server.address.port}") as http:
             assert (await http.get("/metrics")).status_code == 404
         await server.stop()
         await serving

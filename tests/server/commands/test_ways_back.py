@@ -154,7 +154,7 @@ def test_no_client_loses_a_server_whatever_came_before(steps: tuple[str, ...]) -
     walk(steps)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.sampled_from(sorted(STEPS)), min_size=3, max_size=5).map(tuple))
 def test_no_client_loses_a_server_after_longer_ways(steps: tuple[str, ...]) -> None:
     walk(steps)

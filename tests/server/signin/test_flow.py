@@ -132,7 +132,7 @@ def coming_back(**answer: str) -> Any:
         import httpx2
 
         state = parse_qs(urlsplit(link).query)["state"][0]
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(verify=False) as http:
             await http.get(receiver.uri, params={"state": state, **answer})
 
     return person

@@ -45,7 +45,7 @@ def test_an_address_of_another_sign_in_is_refused(address: str, said: str) -> No
 
 @requirement("trust:sign-in:redirect")
 async def test_answers_of_others_are_refused_and_the_right_one_is_waited_for() -> None:
-    async with receiving(0) as receiver, httpx2.AsyncClient() as http:
+    async with receiving(0) as receiver, httpx2.AsyncClient(verify=False) as http:
         early = await http.get(f"{receiver.uri}?code=c&state=")
         receiver.expect("s3cret")
         for wrong in ("?code=evil&state=guess", "?code=evil", "", "?state=s3cret"):
@@ -91,7 +91,7 @@ async def test_what_is_no_request_harms_nobody() -> None:
             _, writer = await asyncio.open_connection("127.0.0.1", receiver.port)
             writer.write(data)
             writers.append(writer)
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(verify=False) as http:
             assert (await http.get(f"{receiver.uri}?code=c&state=s")).status_code == 200
         for writer in writers:
             writer.close()
