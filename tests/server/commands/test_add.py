@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_fakes import ECHO, echo, write_config
+from command_fakes import echo, write_config
 from registry_fakes import item, npm, registry
 from requirements import requirement
 
@@ -110,12 +110,6 @@ def test_what_is_wrong_is_one_line_and_changes_nothing(
     assert said.lower() in error.lower() and error.count("\n") == 1 and config.read_bytes() == before
 
 
-def test_the_same_server_is_not_added_twice(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = config.read_bytes()
-    assert add(config, "sums2", "--", "calc") == 0
-    assert "sums2 is there already, under the name calc" in capsys.readouterr().out and config.read_bytes() == before
-
-
 def test_other_settings_of_a_server_that_is_there_are_not_lost_without_a_word(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,11 +121,6 @@ def test_other_settings_of_a_server_that_is_there_are_not_lost_without_a_word(
     assert "calc is there already: nothing to add." in capsys.readouterr().out
 
 
-def test_a_server_is_replaced_only_when_asked(config: Path) -> None:
-    assert add(config, "calc", "--replace", "--", "other") == 0
-    assert servers(config) == {"calc": {"command": "other"}}
-
-
 @requirement("trust:manage:secrets")
 def test_a_secret_of_the_command_line_is_never_printed(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["x", "-e", "API_KEY=k3y", "--", "npx", "y", "--token", "t0k", "postgres://u:pw9@h/d?a=q5"]
@@ -141,13 +130,6 @@ def test_a_secret_of_the_command_line_is_never_printed(config: Path, capsys: pyt
     assert not any(secret in out + error for secret in ("k3y", "t0k", "pw9", "q7", "b8r"))
     assert "API_KEY stands in the file as you typed it" in out and "'${API_KEY}'" in out
     assert "k3y" in config.read_text()
-
-
-def test_json_tells_what_was_added_and_started(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    entry = echo()
-    assert run(["add", "--json", "--config", str(config), "echo", "--", entry["command"], str(ECHO)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["added"] == ["echo"] and told["started"][0]["is_well"] and told["started"][0]["tools"] == 2
 
 
 @requirement("manage:registry")

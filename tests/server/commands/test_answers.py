@@ -165,14 +165,6 @@ def test_a_command_prints_what_the_schema_says(
     assert problems(line, answer) == []
 
 
-def test_the_schema_finds_what_does_not_fit(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(["misses", "--json", "--config", str(path)])
-    answer = json.loads(capsys.readouterr().out)
-    assert problems("misses", {**answer, "new": 1}) and problems("misses", {**answer, "total": "many"})
-    del answer["groups"]
-    assert problems("misses", answer)
-
-
 def test_the_pages_are_up_to_date(generate: ModuleType) -> None:
     assert generate.main(["--check"]) == 0, "stale; run `python docs/generate.py`"
 
@@ -232,11 +224,6 @@ def test_a_command_ends_with_the_status_of_the_table(
         )
     needs_config = typed[0] in COMMANDS
     assert run([*typed, *(["--config", str(path)] if needs_config else [])]) == status
-
-
-def test_a_config_that_is_not_there_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["tools", "--config", str(tmp_path / "none.json")]) == 2
-    assert "none.json" in capsys.readouterr().err
 
 
 def test_answering_no_is_status_1_and_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

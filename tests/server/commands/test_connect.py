@@ -21,16 +21,6 @@ def test_every_client_gets_absolute_paths(tmp_path: Path, capsys: pytest.Capture
     assert "hint --config" in json.dumps(found["claude-code"]["hook"]) and found["cursor"]["hook"] is None
 
 
-def test_all_clients_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".codex").mkdir()
-    assert run(["connect", "--config", str(write_config(tmp_path))]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "foretool connect codex            Codex, installed" in lines
-    assert "foretool connect cursor           Cursor" in lines
-    assert max(map(len, lines)) <= 80
-
-
 def test_a_client_that_is_not_known_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["connect", "emacs", "--config", str(write_config(tmp_path))]) == 1
     assert "no client is called 'emacs'; the clients are claude-code, " in capsys.readouterr().err

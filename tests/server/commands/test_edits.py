@@ -144,11 +144,6 @@ def test_a_broken_file_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "mcp.json:1:22: expected a value" in capsys.readouterr().err
 
 
-def test_a_missing_file_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["disable", "a", "--config", str(tmp_path / "none.json")]) == 2
-    assert "no such file; run foretool init, or foretool add" in capsys.readouterr().err
-
-
 @requirement("manage:undo")
 def test_a_name_beside_undo_has_to_be_what_the_latest_change_was_of(
     config: Path, capsys: pytest.CaptureFixture[str]

@@ -89,12 +89,6 @@ def test_an_unknown_tool_is_status_1_with_a_suggestion(path: Path, capsys: pytes
     assert "no tool is called 'sky__forcast' (unknown); did you mean sky__forecast?\n" in capsys.readouterr().err
 
 
-def test_it_prints_places_reasons_and_what_to_do(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["search", TASK, "--tool", "calc__add", "--config", str(path)]) == 0
-    out = capsys.readouterr().out
-    assert "sky__forecast" in out and "calc__add: not among them" in out and "    -> " in out
-
-
 def test_it_records_nothing(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     explain(path, capsys, TASK)
     with open_store(loader.load(path).storage) as store:

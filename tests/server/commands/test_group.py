@@ -148,14 +148,6 @@ def test_a_missing_config_is_one_line_and_status_2(
     )
 
 
-def test_status_shows_a_damaged_storage_file_among_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write_config(tmp_path)
-    (tmp_path / "foretool.sqlite3").write_text("this is no database, " * 100)
-    assert run(["status", "--config", str(path)]) == 1
-    shown = capsys.readouterr().out
-    assert "not a readable SQLite file" in shown and f"config    {path}" in shown
-
-
 @pytest.mark.parametrize("arguments", [["tools"], ["search", "x"], ["misses"], ["status", "--clients"]])
 def test_a_damaged_storage_file_is_one_line_and_status_1(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -707,14 +707,6 @@ def test_the_report_of_a_home_with_many_broken_servers_fits_one_screen(
     assert {name: (home / name).read_bytes() for name in files} == before
 
 
-def test_the_servers_of_one_client_are_named_together(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (home / ".cursor").mkdir()
-    servers = {name: {"command": name} for name in ("one", "two", "three")}
-    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    assert run(["init", "--dry-run"]) == 0
-    assert "\n  one, two, three from Cursor\n" in capsys.readouterr().out
-
-
 @requirement("setup:one-screen")
 @pytest.mark.parametrize(("typed", "is_added"), [("n\nn\ny\n", False), ("n\n\ny\n", True)], ids=["n", "Enter"])
 def test_a_hook_is_added_unless_the_answer_is_no_and_asked_about_once(

@@ -86,29 +86,3 @@ def test_an_empty_config_says_how_to_add(tmp_path: Path, capsys: pytest.CaptureF
     path = write_config(tmp_path, {})
     assert run(["list", "--config", str(path)]) == 0
     assert "foretool add NAME -- COMMAND" in capsys.readouterr().out
-
-
-def test_what_is_wrong_with_several_servers_stands_once(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with open_store(config.parent / "foretool.sqlite3") as store:
-        now = time.time()
-        store.serving.save_state(
-            UpstreamState(os.getpid(), now, "calc", "retrying", now, None, 0, 2, 0, "exited with 1", ())
-        )
-    assert run(["list", "--config", str(config)]) == 1
-    out = capsys.readouterr().out
-    assert "calc, sky: exited with 1\n" in out and out.count("exited with 1") == 1
-
-
-def test_of_many_servers_that_fail_some_are_named_and_the_others_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = [f"s{number}" for number in range(6)]
-    path = write_config(tmp_path, {name: {"command": name} for name in names})
-    now = time.time()
-    with open_store(load(path).storage) as store:
-        for name in names:
-            store.serving.save_state(
-                UpstreamState(os.getpid(), now, name, "retrying", now, None, 0, 2, 0, "exited with 1", ())
-            )
-    assert run(["list", "--config", str(path)]) == 1
-    assert "To see why s0, s1, s2 and 3 more fail: foretool doctor" in capsys.readouterr().out

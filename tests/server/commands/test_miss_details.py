@@ -47,17 +47,3 @@ def test_json_has_every_change_and_its_effect(path: Path, capsys: pytest.Capture
     kinds = [each["fix"]["kind"] for each in told["fixes"]]
     assert {"pin", "budget"} <= set(kinds) and told["fixes"][0]["spared"] > 0
     assert told["fixes"][0]["effect"]["tasks"] == 6
-
-
-def test_without_a_replay_the_changes_are_named_alone(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "1", "--no-replay", "--config", str(path)]) == 0
-    out = capsys.readouterr().out
-    assert "would have helped" in out and "played again" not in out
-
-
-def test_the_call_that_revealed_a_miss_comes_after_it(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "1", "--no-replay", "--config", str(path)]) == 0
-    story = capsys.readouterr().out.partition("What happened:")[2].partition("\n\n")[0]
-    before, _, after = story.partition("  now ")
-    assert "before " in before and "after " not in before
-    assert "after " in after and " before " not in after and "the client called sky__moon" in after

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from recorded_tasks import START, write_recorded
 from stored_records import MISS
 
-from foretool.server import offline
 from foretool.server.commands import one_miss
 from foretool.server.commands.group import run
 from foretool.server.config import loader
@@ -110,20 +109,6 @@ def write_missed(tmp_path: Path) -> tuple[Path, str]:
         store.calls.record([], [missed])
         (id,) = (each.id for each in store.calls.misses() if each.at == START + 3)
     return path, str(id)
-
-
-def test_a_better_name_is_tried_written_and_taken_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, id = write_missed(tmp_path)
-    before = path.read_bytes()
-    assert fix(path, id, "--change", "alias", "--yes") == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "alias: let sky__moon be called sky__moon_" in out
-    assert "over 3 tasks: it would have spared no miss and no search" in out
-    with offline.open_offline(loader.load(path)) as app:
-        assert app.catalog.find("sky__moon") is None or app.catalog.find("sky__moon").id != "sky__moon"
-        (tool,) = (each for each in app.catalog.tools() if each.name == "moon")
-        assert tool.id.startswith("sky__moon_")
-    assert fix(path, "--undo") == 0 and path.read_bytes() == before
 
 
 def test_a_server_that_does_not_work_is_for_doctor_and_nothing_is_asked(

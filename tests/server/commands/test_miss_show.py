@@ -43,13 +43,6 @@ def test_one_miss_is_told_with_all_it_points_at(path: Path, capsys: pytest.Captu
         assert said in out, said
 
 
-def test_one_miss_as_json_carries_the_records_themselves(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "1", "--json", "--config", str(path)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["miss"]["tool"] == told["call"]["tool"] == told["discovery"]["matches"][0]["tool"] == "sky__forecast"
-    assert (told["exposure"]["tools"], told["session"]["client"]) == (["calc__add"], "cursor")
-
-
 def test_an_unknown_miss_is_status_1(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["misses", "9", "--config", str(path)]) == 1
     assert capsys.readouterr().err.startswith("foretool: misses: there is no miss 9; ")

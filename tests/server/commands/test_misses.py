@@ -30,40 +30,6 @@ def test_misses_are_counted_by_tool(path: Path, capsys: pytest.CaptureFixture[st
     assert "`foretool misses 1` explains number 1." in out
 
 
-def test_a_hundred_misses_of_one_tool_are_one_row(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with open_store(path.parent / "foretool.sqlite3") as store:
-        store.calls.record([], [replace(MISS, tool="sky__moon", at=float(at)) for at in range(100)])
-    assert run(["misses", "--config", str(path)]) == 0
-    out = capsys.readouterr().out
-    assert out.count("sky__moon") == 1 and "101 misses: 101 of tools." in out
-    assert run(["misses", "--all", "--limit", "200", "--config", str(path)]) == 0
-    assert capsys.readouterr().out.count("sky__moon") == 100
-    assert run(["misses", "--all", "--limit", "1", "--config", str(path)]) == 0
-    (listed,) = [line.split()[0] for line in capsys.readouterr().out.splitlines() if "sky__" in line][:1]
-    assert run(["misses", "--all", "--limit", "1", "--config", str(path)]) == 0
-    assert f"`foretool misses {listed}` explains number {listed}." in capsys.readouterr().out
-
-
-def test_misses_are_counted_by_cause(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "--by", "cause", "--config", str(path)]) == 0
-    row = next(line for line in capsys.readouterr().out.splitlines() if "sky__forecast" in line)
-    assert row.split()[:4] == ["budget", "1", "sky__forecast", "1"]
-
-
-def test_each_miss_is_listed_if_asked_for(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "--all", "--config", str(path)]) == 0
-    row = next(line for line in capsys.readouterr().out.splitlines() if "sky__forecast" in line)
-    assert all(cell in row for cell in ("discovery", "budget", "1/3", "weather in Paris", "discovered", "80 tokens"))
-
-
-def test_a_long_task_does_not_make_every_row_long(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with open_store(path.parent / "foretool.sqlite3") as store:
-        store.calls.record([], [replace(MISS, query="find the bill " * 300)])
-    assert run(["misses", "--all", "--config", str(path)]) == 0
-    out = capsys.readouterr().out
-    assert "find the bill" in out and max(map(len, out.splitlines())) < 300
-
-
 @pytest.mark.parametrize(
     ("arguments", "count"),
     [

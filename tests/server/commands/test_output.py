@@ -51,15 +51,6 @@ def test_nouns_have_their_plural() -> None:
     assert said == ["1 miss", "0 misses", "2 discoveries", "1,234 calls"]
 
 
-def test_the_parts_of_a_score_carry_their_sign() -> None:
-    assert output.score_parts({"lexical": 2.5, "usage": -0.3}) == "lexical +2.50 usage -0.30"
-
-
-def test_a_table_in_a_pipe_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    output.table(("name", "text…"), [("a" * 300, "b" * 300)])
-    assert f"{'a' * 300}   {'b' * 300}" in capsys.readouterr().out
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -140,14 +131,6 @@ def test_a_table_without_rows_that_does_not_fit_prints_nothing(monkeypatch: pyte
     monkeypatch.setattr(sys, "stdout", stream := Terminal())
     output.table(("a long name", "another"), [])
     assert stream.getvalue() == ""
-
-
-def test_a_remark_stays_within_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("sys.stderr", Terminal())
-    output.warn(f"Stopped: no answer yet from {', '.join(f'server{number}' for number in range(20))}.")
-    lines = sys.stderr.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert len(lines) > 1 and max(map(len, lines)) < 80
 
 
 def test_a_question_is_broken_between_words(

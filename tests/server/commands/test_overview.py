@@ -54,14 +54,6 @@ def test_a_config_that_cannot_be_read(config: Path, capsys: pytest.CaptureFixtur
     assert f"{config}:1:2: " in out and step == "foretool doctor"
 
 
-def test_servers_that_were_never_started(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([]) == 0
-    out, step = shown(capsys)
-    assert (
-        "2 servers, 0 tools" in out and step == "foretool doctor" and not (config.parent / "foretool.sqlite3").exists()
-    )
-
-
 def test_known_servers_with_figures(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill(config).close()
     assert run([]) == 0

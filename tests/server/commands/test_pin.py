@@ -57,13 +57,6 @@ def test_json_has_the_edit_and_the_cost(config: Path, capsys: pytest.CaptureFixt
     assert told["pins"]["over"] == {"": [80, 70]} and told["what"] == "sky__* pinned"
 
 
-def test_an_unknown_tool_is_not_pinned(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = config.read_bytes()
-    assert run(["pin", "sky__forcast", "--config", str(config)]) == 1
-    assert "no tool is called or matches 'sky__forcast'; did you mean sky__forecast" in capsys.readouterr().err
-    assert config.read_bytes() == before
-
-
 def test_a_pattern_for_tools_that_are_not_known_yet_is_pinned_with_a_remark(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,17 +81,6 @@ def test_a_trial_changes_nothing_and_says_what_would_change(tmp_path: Path, caps
     assert path.read_bytes() == before
 
 
-def test_the_lines_that_change_stand_below_the_name_of_their_server(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write_config(tmp_path, {"one": GONE, "echo": echo()})
-    path.write_text(json.dumps(json.loads(path.read_text()), indent=2))
-    assert doctor(path, "--fix", "--dry-run") == 1
-    changes = capsys.readouterr().out.partition("What --fix changes:")[2]
-    above, _, below = changes.partition('+      "disabled": true')
-    assert below and '\n       "one": {\n' in above and '"echo"' not in changes
-
-
 def test_a_hostile_server_gets_no_variable_because_it_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,19 +100,6 @@ def test_it_is_as_sure_as_a_proxy_by_what_followed_earlier_searches(
     assert level() != "high"
 
 
-def test_a_profile_narrows_the_search(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["search", "weather", "--profile", "sums", "--json", "--config", str(path)]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["confidence"], found["matches"]) == ("none", [])
-    assert run(["search", "weather", "--profile", "none", "--config", str(path)]) == 2
-    assert "no profile 'none'; it has: sums" in capsys.readouterr().err
-
-
-def test_the_limit_is_heeded(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["search", "numbers or weather or moon", "--limit", "1", "--json", "--config", str(path)]) == 0
-    assert len(json.loads(capsys.readouterr().out)["matches"]) == 1
-
-
 def test_a_skill_of_the_user_that_fits_stands_beside_the_tools(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,12 +115,6 @@ def test_a_skill_of_the_user_that_fits_stands_beside_the_tools(
     assert "skill cut-release (yours)" in found["answer"]
     assert run(["search", "weather of tomorrow", "--json", "--config", str(path)]) == 0
     assert json.loads(capsys.readouterr().out)["skills"] == []
-
-
-def test_nothing_that_fits_is_said_with_the_servers_there_are(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["search", "zzyzx", "--config", str(path)]) == 0
-    out = capsys.readouterr().out
-    assert "No tool is likely to fit" in out and "sky (2)" in out
 
 
 def test_an_empty_catalogue_is_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

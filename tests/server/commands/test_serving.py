@@ -45,11 +45,6 @@ def test_serve_is_read_as_click_reads_it(arguments: list[str]) -> None:
     assert options_of(plain) == ServeOptions(read["path"], read["profile"], read["http"])
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--prof", "x"], ["word"], ["--config"], ["--", "x"]])
-def test_what_is_no_flawless_serve_is_left_to_click(arguments: list[str]) -> None:
-    assert read_options(["serve", *arguments]) is None
-
-
 @pytest.mark.parametrize("arguments", [[], ["status"], ["--help"], ["serves"]])
 def test_other_commands_are_left_to_click(arguments: list[str]) -> None:
     assert read_options(arguments) is None

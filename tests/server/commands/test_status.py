@@ -139,15 +139,6 @@ def test_it_says_whether_the_confidence_of_answers_held(tmp_path: Path, capsys: 
     assert line.endswith(". The first 2 should contain 90% of needed tools and contained 100%.")
 
 
-def test_a_few_rated_searches_say_nothing_about_their_quality(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write_config(tmp_path)
-    fill(path).close()
-    assert run(["status", "--verbose", "--config", str(path)]) == 0
-    assert "Search quality" not in capsys.readouterr().out
-
-
 def test_what_waits_for_the_user_is_shown_and_is_nothing_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

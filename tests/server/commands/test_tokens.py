@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -29,12 +28,6 @@ def test_a_token_is_shown_once_with_the_entry_that_lets_it_in(capsys: pytest.Cap
     assert len(token) >= 43
     assert find_problems(config.settings) == []
     assert max(map(len, printed.splitlines())) <= 100
-
-
-def test_a_token_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    one, other = (json.loads(made(capsys, "--json")) for _ in range(2))
-    assert one["token"] != other["token"]
-    assert one["entry"] == {"name": "client", "sha256": digest(one["token"]), "profiles": ["*"]}
 
 
 def test_a_name_that_cannot_be_printed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,11 +132,6 @@ def test_an_unknown_name_is_status_1_with_those_that_may_be_meant(
     )
 
 
-def test_an_unknown_server_is_status_1_with_those_there_are(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["tools", "--upstream", "sea", "--config", str(path)]) == 1
-    assert capsys.readouterr().err.strip().endswith("has no server 'sea'; it has: calc, sky, new")
-
-
 def test_before_the_first_run_it_says_what_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tools", "--config", str(write_config(tmp_path))]) == 0
     out = capsys.readouterr().out

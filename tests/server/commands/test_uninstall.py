@@ -56,12 +56,6 @@ def test_every_client_is_as_before_init(home: Path, capsys: pytest.CaptureFixtur
     assert "No client has foretool." in capsys.readouterr().out and contents(home) == left
 
 
-def test_json_tells_what_would_change(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["uninstall", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["changes"] == [] and told["installation"]["uninstall"]
-
-
 @requirement("manage:uninstall")
 def test_comments_come_back_where_the_file_was_edited_since(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_home(home)

@@ -213,15 +213,6 @@ def test_an_earlier_init_that_is_still_in_force_is_said(tmp_path: Path, monkeypa
     assert "foretool uninstall put the files back" in home.run("init", "--undo")
 
 
-def test_comments_of_a_server_go_and_come_back_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    home, cursor = Home(tmp_path), tmp_path / ".cursor/mcp.json"
-    home.init()
-    assert "Claude Desktop" not in cursor.read_text() and cursor.read_text().startswith("// Cursor")
-    home.run("init", "--undo")
-    assert cursor.read_text() == CURSOR
-
-
 VSCODE = """{
 \t// my servers
 \t"servers": {

@@ -147,14 +147,6 @@ def test_rows_become_cards_where_the_table_does_not_fit(width: int, monkeypatch:
         assert "note" not in terminal.getvalue()
 
 
-def test_a_table_that_fits_stays_a_table_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr(sys, "stdout", terminal)
-    output.table(("name", "calls#"), [("add", 3)])
-    assert "───" in terminal.getvalue()
-
-
 def test_colours_are_for_terminals_that_want_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     colour = "\x1b[31m"
     command = ["status", "--config", str(path)]
