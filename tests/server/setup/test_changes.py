@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from foretool.server.setup import changes
-from foretool.server.setup.changes import ChangeError, FileChange, difference, undo, write_changes
+from foretool.server.setup.changes import ChangeError, FileChange, undo, write_changes
 from foretool.server.system.interrupts import Interrupted
 
 
@@ -28,28 +28,6 @@ def test_what_was_there_comes_back(tmp_path: Path) -> None:
     assert old.read_bytes() == b"\xef\xbb\xbf{ }\r\n" and not new.exists() and old.stat().st_mode & 0o777 == 0o640
     with pytest.raises(ChangeError, match="nothing to undo"):
         undo(backups)
-
-
-def test_two_runs_are_undone_one_after_the_other(tmp_path: Path) -> None:
-    path, backups = tmp_path / "a", tmp_path / "backups"
-    path.write_bytes(b"1")
-    write_changes([FileChange(path, b"1", b"2", "")], backups)
-    write_changes([FileChange(path, b"2", b"3", "")], backups)
-    undo(backups)
-    assert path.read_bytes() == b"2"
-    undo(backups)
-    assert path.read_bytes() == b"1"
-
-
-def test_a_file_that_was_changed_since_stays(tmp_path: Path) -> None:
-    one, two, backups = tmp_path / "one", tmp_path / "two", tmp_path / "backups"
-    for path in (one, two):
-        path.write_bytes(b"old")
-    write_changes([FileChange(path, b"old", b"new", "") for path in (one, two)], backups)
-    one.write_bytes(b"newer")
-    undone = undo(backups)
-    restored, (problem,) = undone.restored, undone.problems
-    assert restored == [two] and one.read_bytes() == b"newer" and problem.startswith(f"{one}: it has changed since")
 
 
 def test_a_file_that_changed_before_is_not_overwritten(tmp_path: Path) -> None:
@@ -93,11 +71,6 @@ def test_nothing_is_written_through_a_file_that_somebody_put_there(tmp_path: Pat
     with pytest.raises(ChangeError):
         write_changes([FileChange(path, b"old", b"new", "")], tmp_path / "backups")
     assert victim.read_bytes() == b"keep"
-
-
-def test_a_difference_shows_lines(tmp_path: Path) -> None:
-    lines = difference(FileChange(tmp_path / "a", b"1\n2\n", b"1\n3\n", ""))
-    assert "-2" in lines and "+3" in lines
 
 
 @pytest.mark.parametrize(

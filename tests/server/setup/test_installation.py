@@ -14,7 +14,6 @@ from foretool.server.setup.installation import (
     describe_copy,
     fit_hint,
     install_command,
-    this_installation,
 )
 
 PIP = ("/v/bin/python", "-m", "pip")
@@ -48,11 +47,6 @@ def test_each_installer_has_its_command(tmp_path: Path) -> None:
 )
 def test_what_a_copy_was_installed_from_is_known(origin: dict[str, Any], wanted: str, tmp_path: Path) -> None:
     assert describe_copy(tmp_path, PIP[0], "pip", origin).source == wanted
-
-
-def test_this_copy_is_known() -> None:
-    found = this_installation()
-    assert found.uninstall and found.place.is_dir()
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, method: Method, source: str = "") -> None:

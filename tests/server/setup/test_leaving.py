@@ -33,11 +33,6 @@ def client(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_that_nobody_edited_becomes_what_it_was(client: Path, tmp_path: Path) -> None:
-    (change,), problems = plan_leaving(found(client), tmp_path / "backups", OWN)
-    assert (change.after, problems) == (BEFORE.encode(), [])
-
-
 def test_the_way_back_leads_over_several_runs(client: Path, tmp_path: Path) -> None:
     again = AFTER.replace("/b/", "/c/")
     changes.write_changes([FileChange(client, AFTER.encode(), again.encode(), "init")], tmp_path / "backups")
@@ -64,12 +59,6 @@ def test_without_a_copy_the_servers_of_our_file_come_back(tmp_path: Path) -> Non
     assert open_document(change.after.decode(), "json").data() == {
         "mcpServers": {"git": {"command": "g", "args": [], "env": {"A": "1"}}}
     }
-
-
-def test_a_client_without_foretool_stays(tmp_path: Path) -> None:
-    path = tmp_path / "client.json"
-    path.write_text(BEFORE)
-    assert plan_leaving(found(path), tmp_path / "backups", OWN) == ([], [])
 
 
 def test_a_damaged_list_of_copies_is_passed_over(client: Path, tmp_path: Path) -> None:

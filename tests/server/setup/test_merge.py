@@ -11,29 +11,13 @@ from homes import write_home
 from requirements import requirement
 
 from foretool.server.setup.clients import Machine, client_files
-from foretool.server.setup.merge import Merged, Origin, find_widest, merge_servers, same_server
+from foretool.server.setup.merge import Merged, Origin, find_widest, merge_servers
 from foretool.server.setup.scan import scan
 
 
 def merged(home: Path, known: dict[str, Any] | None = None, *, keeps_apart: bool = False) -> Merged:
     files = scan(client_files(Machine("linux", home, {}, home)))
     return merge_servers(files, known or {}, "our file", keeps_apart=keeps_apart)
-
-
-def test_a_server_of_two_clients_is_one(tmp_path: Path) -> None:
-    write_home(tmp_path)
-    found = merged(tmp_path, keeps_apart=True)
-    assert found.titles("time") == ["Claude Desktop", "Claude Code"]
-    why = "two servers, because Claude Desktop and Cursor differ in args"
-    assert [each for each in found.notes if "two servers" in each] == [f"files, files-cursor: {why}"]
-    assert "files-cursor" in found.entries and len(found.taken) == 19
-
-
-def test_one_of_two_names_all_that_both_named(tmp_path: Path) -> None:
-    write_home(tmp_path)
-    found = merged(tmp_path)
-    assert found.entries["files"]["args"][-2:] == ["/home/ann/Documents", "${HOME}/src"]
-    assert "files-cursor" not in found.entries
 
 
 def test_what_our_file_has_stays(tmp_path: Path) -> None:
@@ -43,22 +27,6 @@ def test_what_our_file_has_stays(tmp_path: Path) -> None:
     assert "time" not in found.entries and "git" not in found.entries and found.known["git"] == {"command": "other"}
     assert "time (Claude Desktop) is the same server as clock, so it keeps that name" in found.notes
     assert any(each.startswith("git, git-codex: two servers, because our file and Codex") for each in found.notes)
-
-
-def test_another_account_is_another_server(tmp_path: Path) -> None:
-    cursor, gemini = tmp_path / ".cursor/mcp.json", tmp_path / ".gemini/settings.json"
-    for path, token in ((cursor, "one"), (gemini, "two")):
-        path.parent.mkdir()
-        path.write_text(f'{{"mcpServers": {{"github": {{"command": "g", "env": {{"TOKEN": "{token}"}}}}}}}}')
-    found = merged(tmp_path)
-    assert found.notes == ["github, github-gemini: two servers, because Cursor and Gemini CLI differ in env"]
-    assert set(found.entries) == {"github", "github-gemini"}
-
-
-def test_the_same_server_is_found_by_what_it_reaches() -> None:
-    known = {"a": {"command": "x", "args": []}, "b": {"url": "https://h"}, "c": 7}
-    assert same_server({"command": "x", "description": "other words"}, known) == "a"
-    assert same_server({"command": "x", "env": {"A": "1"}}, known) == ""
 
 
 FILES = ["-y", "@modelcontextprotocol/server-filesystem"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foretool.server.setup.documents import DocumentError
-from foretool.server.setup.own_servers import OwnServers, read_own_servers
+from foretool.server.setup.own_servers import OwnServers
 
 TEXT = """{
   // mine
@@ -27,14 +27,6 @@ TEXT = """{
 
 def edited() -> OwnServers:
     return OwnServers(Path("/x/mcp.json"), TEXT.encode())
-
-
-def test_a_server_is_added_behind_the_others() -> None:
-    own = edited()
-    own.set_server("web", {"url": "https://h/mcp"})
-    assert list(own.servers()) == ["time", "git", "web"] and "// clock" in own.text() and "// program" in own.text()
-    own.remove_server("web")
-    assert own.text() == TEXT and own.change("nothing") is None
 
 
 def test_switching_off_and_on_gives_the_same_bytes() -> None:
@@ -57,25 +49,6 @@ def test_a_pin_comes_and_goes_with_its_comment_lines_kept() -> None:
     assert own.text() == TEXT
     own.unpin("git_log", "git")
     assert own.pins() == {"": ["time__*"]}
-
-
-def test_the_first_pin_makes_its_block() -> None:
-    own = OwnServers(Path("/x/mcp.json"), b'{"mcpServers": {}}')
-    own.pin("a__b")
-    assert own.text() == '{"mcpServers": {}, "foretool": {"pin": ["a__b"]}}'
-
-
-def test_the_key_of_vs_code_stays() -> None:
-    own = OwnServers(Path("/x/mcp.json"), b'{"servers": {}}')
-    own.set_server("a", {"command": "x"})
-    assert own.text() == '{"servers": {\n  "a": {\n    "command": "x"\n  }\n}}'
-
-
-def test_a_missing_file_gets_its_first_server(tmp_path: Path) -> None:
-    own = read_own_servers(tmp_path / "mcp.json")
-    assert own.before is None
-    own.set_server("a", {"command": "x"})
-    assert own.text() == '{\n  "mcpServers": {\n    "a": {\n      "command": "x"\n    }\n  }\n}\n'
 
 
 @pytest.mark.parametrize(

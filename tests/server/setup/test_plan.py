@@ -44,41 +44,6 @@ def test_every_client_has_foretool_instead(tmp_path: Path) -> None:
     assert list(jsonc.loads(changed[".cursor/mcp.json"])["mcpServers"]) == ["foretool"]
 
 
-def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
-    write_home(tmp_path)
-    changed, _ = planned(tmp_path)
-    for name, text in changed.items():
-        (tmp_path / name).write_text(text)
-    assert planned(tmp_path)[0] == {}
-
-
-def test_a_client_that_has_foretool_already_keeps_its_entry(tmp_path: Path) -> None:
-    path = tmp_path / ".cursor/mcp.json"
-    path.parent.mkdir()
-    path.write_text('{"mcpServers": {"tools": {"command": "foretool", "args": ["serve", "--profile", "work"]}}}')
-    assert set(planned(tmp_path)[0]) == {"mcp.json"}
-
-
-def test_a_file_of_ours_with_the_key_servers_keeps_its_servers_beside_the_new_ones(tmp_path: Path) -> None:
-    path = tmp_path / ".cursor/mcp.json"
-    path.parent.mkdir()
-    path.write_text('{"mcpServers": {"new": {"command": "y"}}}')
-    (tmp_path / "mcp.json").write_text('{"servers": {"old": {"command": "x"}}}')
-    changed, problems = planned(tmp_path)
-    assert problems == []
-    assert json.loads(changed["mcp.json"]) == {"servers": {"old": {"command": "x"}, "new": {"command": "y"}}}
-
-
-def test_a_project_keeps_its_file(tmp_path: Path) -> None:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    (folder / ".mcp.json").write_text('{"mcpServers": {"a": {"command": "x"}}}')
-    files = scan(client_files(Machine("linux", tmp_path, {}, folder)))
-    own = read_own_servers(tmp_path / "mcp.json")
-    changes, _ = plan(own, merge_servers(files, {}, "our file", keeps_apart=True), files, LAUNCH)
-    assert [each.path.name for each in changes] == ["mcp.json"] and b'"x"' in changes[0].after
-
-
 @requirement("setup:profiles")
 def test_each_client_and_each_project_gets_a_profile_with_the_servers_that_it_had(tmp_path: Path) -> None:
     write_home(tmp_path)

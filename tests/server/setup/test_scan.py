@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from homes import FILES, NAMES, write_home
+from homes import write_home
 from requirements import requirement
 
 from foretool.server.setup.clients import Machine, client_files
@@ -15,16 +15,6 @@ from foretool.server.setup.scan import FoundFile, scan
 
 def found(home: Path, folder: Path | None = None) -> list[FoundFile]:
     return scan(client_files(Machine("linux", home, {}, folder or home)))
-
-
-def test_every_server_of_a_home_is_found(tmp_path: Path) -> None:
-    write_home(tmp_path)
-    servers = [server for file in found(tmp_path) for server in file.servers]
-    assert sorted({each.name for each in servers if not each.problem}) == NAMES
-    assert [each.name for each in servers if each.problem] == ["developer"]
-    (shop,) = [each for each in servers if each.name == "shop"]
-    assert shop.entry["cwd"] == "/home/ann/shop"
-    assert shop.keys == ("projects", "/home/ann/shop", "mcpServers", "shop")
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
@@ -56,18 +46,6 @@ def test_a_file_that_is_too_large_is_left_alone(tmp_path: Path) -> None:
     assert [each.problem for each in found(tmp_path) if each.file.client == "cursor"] == [
         "cannot be read (it is larger than 32 MiB); move it away, or check its permissions"
     ]
-
-
-def test_clients_that_are_not_installed_are_not_listed(tmp_path: Path) -> None:
-    assert found(tmp_path) == []
-    (tmp_path / ".codex").mkdir()
-    assert [(each.file.client, each.data) for each in found(tmp_path)] == [("codex", None)]
-
-
-def test_the_files_of_a_home_are_those_of_the_clients(tmp_path: Path) -> None:
-    write_home(tmp_path)
-    paths = {str(each.file.path.relative_to(tmp_path)) for each in found(tmp_path)}
-    assert set(FILES) - {".claude/settings.json"} <= paths
 
 
 @requirement("setup:dialects")
