@@ -17,7 +17,7 @@ from foretool.server.catalog.catalog import Catalog, admit_all
 from foretool.server.catalog.definitions import MOST_PROBLEM, MOST_PROBLEMS
 from foretool.server.catalog.names import Key, assign_names
 from foretool.server.protocol.jsonrpc import raw
-from foretool.storage.records import Tool, ToolId
+from foretool.storage.records import ToolId
 from foretool.storage.steps import finish
 
 
@@ -33,34 +33,6 @@ def names_of(one: Catalog, fixed: dict[ToolId, Key]) -> dict[Key, ToolId]:
 
 def listed(*tools: Any) -> list[Any]:
     return [raw(tool(each) if isinstance(each, str) else each) for each in tools]
-
-
-def test_a_list_that_is_read_in_steps_takes_its_place_as_a_whole() -> None:
-    one = catalog(FakeUpstream("calc"))
-    one.replace("calc", listed("add", "sub"), "old")
-    names = [f"t{at}" for at in range(100)]
-    steps = one.replace_in_steps("calc", listed(*names), "new", admit_all)
-    count = 0
-    with pytest.raises(StopIteration) as ended:
-        while True:
-            next(steps)
-            count += 1
-            assert [each.id for each in one.tools()] == ["calc__add", "calc__sub"]
-            assert one.texts.instructions("calc") == "old"
-    assert ended.value.value is True
-    assert count > 100  # at least one for each tool
-    assert {each.name for each in one.tools()} == set(names)
-
-
-def test_a_list_whose_reading_is_broken_off_changes_nothing() -> None:
-    one = catalog(FakeUpstream("calc"))
-    one.replace("calc", listed("add"))
-    before = one.tools(), one.version, one.problems_of("calc")
-    steps = one.replace_in_steps("calc", listed("sub", {"name": "bad"}), "", admit_all)
-    for _ in range(3):
-        next(steps)
-    steps.close()
-    assert (one.tools(), one.version, one.problems_of("calc")) == before
 
 
 def test_a_config_that_changes_while_a_list_is_read_holds_for_the_whole_list() -> None:
@@ -101,21 +73,6 @@ def test_a_definition_that_only_orders_its_keys_differently_is_the_same() -> Non
     before = one.tools()
     assert not one.replace("calc", [raw({"title": "x", "inputSchema": {"type": "object"}, "name": "add"})])
     assert one.tools() == before
-
-
-def test_only_what_the_gate_lets_through_is_there_and_the_config_excludes_after_it() -> None:
-    one = catalog(FakeUpstream("calc", entry={"exclude": ["sub"]}))
-    seen: list[str] = []
-
-    def gate(tools: Any, text: str) -> Any:
-        yield
-        seen.extend(each.id for each in tools)
-        return tools[:2], "approved"
-
-    assert finish(one.replace_in_steps("calc", listed("add", "sub", "mul"), "said", gate))
-    assert seen == ["calc__add", "calc__sub", "calc__mul"]
-    assert [each.id for each in one.tools()] == ["calc__add"]
-    assert one.texts.instructions("calc") == "approved"
 
 
 def test_a_schema_without_a_type_gets_the_one_it_means() -> None:
@@ -214,19 +171,6 @@ def test_a_name_that_somebody_knows_is_not_given_to_an_upstream_that_lists_later
     one.replace("a", listed("add"))
     one.fix_names()
     assert fixed == {"a__add": ("a", "add")}
-
-
-def test_what_the_store_remembers_is_named_and_filtered() -> None:
-    one = catalog(FakeUpstream("calc", entry={"exclude": ["sub"]}))
-    remembered = [
-        Tool(ToolId("calc__add"), "calc", "add", json.dumps(tool("add", "Adds")).encode(), "h1", 12),
-        Tool(ToolId("calc__sub"), "calc", "sub", json.dumps(tool("sub")).encode(), "h2"),
-    ]
-    one.load("calc", remembered, "A calculator.")
-    one.settle()
-    assert [each.id for each in one.tools()] == ["calc__add"]
-    assert one.tokens(ToolId("calc__add")) == 12
-    assert one.texts.about("calc") == "A calculator."
 
 
 def test_an_upstream_that_left_the_config_is_forgotten() -> None:

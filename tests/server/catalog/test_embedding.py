@@ -324,14 +324,6 @@ async def test_where_the_shipped_vectors_are_damaged_every_tool_is_embedded_here
     assert f"{file}: " in caplog.text and "install foretool again" in caplog.text
 
 
-async def test_a_first_search_without_an_encoder_is_answered_by_words(tmp_path: Path, store: Store) -> None:
-    tools, search = catalog(), search_over(catalog())
-    found: list[Ranking] = []
-    async with embedding("none", tools, store, search):
-        search.find(Query(("open an issue",)), lambda upstream: True, 50, found.append)
-    assert len(found) == 1
-
-
 async def test_only_new_texts_are_embedded(tmp_path: Path, store: Store) -> None:
     tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
     search = search_over(tools)
@@ -347,13 +339,6 @@ async def test_only_new_texts_are_embedded(tmp_path: Path, store: Store) -> None
         task = one._task
         one.tick()
         assert one._task is task
-
-
-async def test_none_and_an_empty_catalog_start_nothing(tmp_path: Path, store: Store) -> None:
-    async with embedding("none", catalog(), store) as off, embedding("auto", Catalog([]), store) as empty:
-        off.tick()
-        empty.tick()
-        assert off._task is None and empty._task is None
 
 
 @pytest.mark.slow
@@ -407,17 +392,6 @@ async def test_stopping_ends_the_process(tmp_path: Path, store: Store) -> None:
         one.tick()
         await asyncio.sleep(0)
     assert one._task is not None and one._task.done()
-
-
-async def test_a_command_embeds_a_few_new_tools_itself(tmp_path: Path, store: Store) -> None:
-    folder, tools = str(write_model(tmp_path / "tiny")), catalog()
-    search = search_over(tools)
-    new = install_encoders(Settings(encoder=folder), search, store, tools)
-    assert "tiny" in find_in(search, "open an issue").ranked[0].parts
-    (weights,) = resolve_weights(folder)
-    assert [(key, len(vectors)) for key, vectors in new.items()] == [(weights.key, 5)]
-    store.vectors.save(weights.key, new[weights.key])
-    assert install_encoders(Settings(encoder=folder), search_over(tools), store, tools) == {}
 
 
 async def test_a_command_ranks_with_the_vectors_on_record(

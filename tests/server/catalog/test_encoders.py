@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -14,8 +13,8 @@ import pytest
 
 np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
-from foretool.retrieval.encoders import EncoderError, Endpoint, Weights, resolve_weights  # noqa: E402
-from foretool.server.catalog.encoders import AT_ONCE, TRIES, EndpointEncoder, open_any_encoder  # noqa: E402
+from foretool.retrieval.encoders import EncoderError, Endpoint, Weights  # noqa: E402
+from foretool.server.catalog.encoders import AT_ONCE, TRIES, EndpointEncoder  # noqa: E402
 
 WEIGHTS = Weights("tiny", "at here", "licence of its provider", kind="endpoint")
 
@@ -114,16 +113,3 @@ def test_an_endpoint_that_is_not_there_is_an_encoder_error() -> None:
         url = server.url
     with pytest.raises(EncoderError, match="ConnectError"):
         EndpointEncoder(WEIGHTS, Endpoint(url)).queries(["a"])
-
-
-def test_each_kind_has_its_class(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
-    pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
-    from tiny_model import write_model
-
-    from foretool.retrieval.encoders.onnx import OnnxEncoder
-
-    assert isinstance(open_any_encoder(resolve_weights(str(write_model(tmp_path / "m")))[0]), OnnxEncoder)
-    assert isinstance(
-        open_any_encoder(resolve_weights("any", Endpoint("http://127.0.0.1:1/v1"))[0], key="k"), EndpointEncoder
-    )

@@ -29,16 +29,6 @@ def words(one: Tool) -> tuple[Any, Any]:
     return fields.get("title"), fields.get("description")
 
 
-def test_tokens_are_counted_of_what_clients_see() -> None:
-    one = catalog(server("hub", {"create": {"description": "Mine"}}))
-    one.replace("hub", listed("create"))
-    (shown,) = one.find_uncounted()
-    one.set_token_counts({shown.schema_hash: 7})
-    assert one.tokens(shown.id) == 7
-    assert one.of("hub")[0].tokens == 7
-    assert list(one.find_uncounted()) == []
-
-
 def test_a_name_that_another_tool_has_is_not_taken_from_it() -> None:
     one = catalog(server("hub"))
     one.replace("hub", listed("create", "new"))

@@ -59,12 +59,6 @@ def names(ranking: Ranking) -> list[str]:
     return [str(each.tool) for each in ranking.ranked]
 
 
-def test_where_nothing_is_slow_everything_happens_at_once() -> None:
-    search, said = search_over(catalog()), []
-    search.find(Query(("open",)), everything, 5, said.append)
-    assert [names(ranking) for ranking in said] == [["git__open"]]
-
-
 def test_tools_that_the_profile_does_not_admit_are_left_out() -> None:
     search = search_over(catalog())
     assert names(search.rank(Query(("an issue",)), everything, 5)) == ["git__close", "git__open"]

@@ -73,15 +73,3 @@ def test_a_few_texts_are_counted_here_once_the_counter_has_left_its_ranks(
     catalog.replace("calc", [raw({"name": name, "inputSchema": {"type": "object"}}) for name in ("t", "u")])
     asyncio.run(counter.count())
     assert [each.tokens for each in catalog.tools()] == [counted, counted]
-
-
-def test_texts_are_estimated_where_no_ranks_can_be_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foretool.server.catalog.token_counter.COMMAND", (sys.executable, "-c", "print(7)"))
-    catalog = Catalog(list(config_of(FakeUpstream("calc")).servers.values()))
-    catalog.replace("calc", [raw({"name": "t", "inputSchema": {"type": "object"}})])
-    for counter in (
-        TokenCounter(catalog, failing_store()[0].catalog, lambda: None, tmp_path),
-        TokenCounter(catalog, failing_store()[0].catalog, lambda: None),
-    ):
-        asyncio.run(counter.count())
-        assert counter.count_text("hello world") == tokens.estimate("hello world")
