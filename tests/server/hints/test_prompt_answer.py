@@ -261,11 +261,6 @@ def told_prompts(stage: Stage) -> list[tuple[str, list[str]]]:
     return [(session.client if session else "", prompts) for session, prompts in told][::-1]
 
 
-async def test_nothing_is_said_when_nothing_is_likely() -> None:
-    async with proxy_over(files()) as stage:
-        assert ask(stage, "zzz qqq") == ""
-
-
 def test_a_question_is_read_with_care() -> None:
     known = {"prompt": "hi", "at": 99.5, "session": "s", "cwd": "/w"}
     assert read_question(known, 100.0) == Prompt(99.5, "hi", "s", "/w")

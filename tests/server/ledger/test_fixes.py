@@ -101,11 +101,6 @@ def test_the_least_budget_is_that_of_the_lists_themselves(tmp_path: Path) -> Non
                     assert app.lists.would_list(wanted, policy, tool.id) == (tool.id in shown)
 
 
-def test_what_is_listed_by_now_needs_no_change(tmp_path: Path) -> None:
-    diagnosis = found(write_recorded(tmp_path, TASKS, pin=["sky__moon"]), replace(HIDDEN, noticed="call"))
-    assert diagnosis.listed_now is True and diagnosis.fixes == ()
-
-
 def test_a_list_that_keeps_room_to_grow_may_be_frozen(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS, policy="growing", list_tokens=430)
     fixes = found(path, replace(HIDDEN, noticed="call", cause="policy")).fixes
@@ -144,14 +139,6 @@ def test_what_the_config_keeps_away_may_be_let_in(
         store.catalog.save_exposed_names({ToolId("sky__moon"): ("sky", "moon")})
     (fix,) = found(path, DENIED).fixes
     assert (fix.kind, [each.text for each in fix.changes]) == (kind, changes)
-
-
-@pytest.mark.parametrize("cause", ["gone", "denied", "offline", "preparing"])
-def test_no_list_cures_what_kept_a_tool_away_and_has_ended(tmp_path: Path, cause: Any) -> None:
-    path = write_recorded(tmp_path, TASKS, list_tokens=320)
-    assert kinds(path) != [], "the list lacks the tool"
-    diagnosis = found(path, replace(DENIED, cause=cause))
-    assert diagnosis.fixes == () and diagnosis.lifted
 
 
 def test_a_server_that_fails_again_is_for_doctor_although_its_tools_are_known(tmp_path: Path) -> None:
@@ -217,21 +204,6 @@ def test_a_search_in_vain_is_for_the_tool_that_was_called_then(tmp_path: Path) -
     assert near.kind == "description" and not near.is_doubtful
 
 
-def test_no_tool_gets_the_words_of_a_search_that_another_call_or_search_came_after(tmp_path: Path) -> None:
-    path = write_recorded(tmp_path, TASKS, list_tokens=320)
-    assert "description" in kinds(path)
-    with open_store(loader.load(path).storage) as store:
-        words = "think through this problem step by step"
-        early = store.discoveries.add(Discovery("s0", START + 0.5, words, (), None, "low", (), 0, 1.0))
-    thought = replace(HIDDEN, query=words, discovery=early)
-    assert kinds(path, thought) == ["pin", "budget"], "a search for something else came before the call"
-
-
-def test_what_a_list_of_now_has_needs_no_other_words(tmp_path: Path) -> None:
-    path = write_recorded(tmp_path, TASKS, pin=["sky__moon"])
-    assert (found(path).listed_now, kinds(path)) == (True, [])
-
-
 def test_what_was_called_after_a_search_for_something_else_is_not_what_a_search_in_vain_was_for(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS)
     miss = replace(
@@ -256,14 +228,6 @@ def test_learning_is_offered_once_there_is_something_to_learn_from(tmp_path: Pat
     assert kinds(path, miss)[-1] == "learn"
     (tmp_path / "few").mkdir()
     assert "learn" not in kinds(write_recorded(tmp_path / "few", TASKS, list_tokens=320), miss)
-
-
-def test_an_edit_keeps_comments_and_order(tmp_path: Path) -> None:
-    path = write_recorded(tmp_path, TASKS, list_tokens=320)
-    path.write_text(path.read_text().replace('{"mcpServers"', '{ // mine\n"mcpServers"', 1))
-    own = edit_config(loader.load(path), found(path).fixes[0])
-    assert "// mine" in own.text() and '"sky__moon"' in own.text()
-    assert '"sky__moon"' not in path.read_text()
 
 
 def test_the_policy_of_the_list_that_the_client_had_counts(tmp_path: Path) -> None:
@@ -293,14 +257,6 @@ def name(folder: Path, *tasks: str, other: str = "", **override: Any) -> str | N
     with offline.open_offline(loader.load(path)) as app:
         (tool,) = (each for each in app.catalog.tools() if (each.upstream, each.name) == ("sky", "moon"))
         return name_for(app.catalog, tool, tasks, app.catalog.get(ToolId(other)) if other else None)
-
-
-def test_a_name_takes_the_word_that_most_tasks_share(tmp_path: Path) -> None:
-    assert name(tmp_path, "when is the lunar eclipse", "eclipse of the moon") == "moon_eclipse"
-
-
-def test_a_name_lacks_the_words_of_the_tool_that_is_taken_for_it(tmp_path: Path) -> None:
-    assert name(tmp_path, "forecast of the tide", other="sky__forecast") == "moon_tide"
 
 
 @pytest.mark.parametrize(

@@ -39,16 +39,6 @@ def test_servers_of_the_config_come_before_those_that_have_left_it(config: Confi
         assert review.list_waiting(config, store) == ["calc", "a"]
 
 
-def test_a_change_shows_its_words_and_a_new_tool_all_of_its_own(config: Config) -> None:
-    with open_store(config.storage) as store:
-        hold(store, EVIL, NEW)
-        changed, new = review.read_batch(config, store, "calc").changes
-    assert (review.name_change(changed), review.name_change(new)) == ("tool add", "tool sub")
-    assert "[-Adds two numbers.-]" in review.diff_change(changed)[1].plain
-    assert "{+Subtracts.+}" in review.diff_change(new)[1].plain
-    assert [finding.kind for finding in changed.findings] == ["hides from the user"]
-
-
 def test_only_the_versions_that_were_chosen_are_decided(config: Config) -> None:
     with open_store(config.storage) as store:
         hold(store, EVIL, NEW)

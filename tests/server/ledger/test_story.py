@@ -11,14 +11,13 @@ from foretool.server.ledger.story import (
     CAUSES,
     NOTICED,
     RECOVERED,
-    read_miss_story,
     read_story,
     say_cost,
     say_place,
     say_rank,
     say_why,
 )
-from foretool.storage.records import Call, Cause, Discovery, Exposure, Miss, Noticed, Prompt, SessionRecord
+from foretool.storage.records import Call, Cause, Discovery, Exposure, Miss, Noticed, Prompt
 from foretool.storage.store import Store
 
 
@@ -58,21 +57,6 @@ def test_what_the_user_asked_is_told_only_to_who_may_see_everything(store: Store
     missed = replace(MISS, session="s", at=1002.0, call=0)
     assert [step.kind for step in read_story(store, missed)] == ["prompt", "miss"]
     assert [step.kind for step in read_story(store, missed, prompts=False)] == ["miss"]
-
-
-def test_the_facts_of_a_miss_are_told_once_for_the_command_and_the_page(store: Store) -> None:
-    store.sessions.begin(SessionRecord("s", "cursor", "1.2", "legacy", "stdio", "work", 900.0))
-    store.calls.record([call("s", 1020.5, WEATHER)])
-    missed = replace(MISS, session="s", at=1020.4, call=1, exposure=0, discovery=0, cause="denied", change="add 'x'")
-    told = read_miss_story(store, missed)
-    facts = {each.name: each.text for each in (*told.tell(), *told.tell_end())}
-    assert (facts["client"], facts["profile"]) == ("cursor 1.2, legacy, stdio", "work")
-    assert facts["cause"] == "denied: the profile does not have its server"
-    assert facts["call"] == "ok after 1 ms, by name" and told.session is not None
-    lone = read_miss_story(store, replace(missed, session="gone", call=0, query="", history=()))
-    facts = {each.name: each.text for each in (*lone.tell(), *lone.tell_end())}
-    assert facts["client"] == "(unknown)"
-    assert facts.keys().isdisjoint({"call", "task", "profile"})
 
 
 def test_every_cause_and_every_way_of_noticing_is_put_in_words() -> None:
