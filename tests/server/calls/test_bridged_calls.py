@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from foretool.server.calls.bridged_calls import open_object, read_call
-from foretool.server.protocol.jsonrpc import Raw, decode_value, raw
+from foretool.server.calls.bridged_calls import read_call
+from foretool.server.protocol.jsonrpc import decode_value, raw
 
 SCHEMA = {"type": "object", "properties": {"key": {"type": "string"}, "params": {"type": "object"}, "n": {}}}
 NONE: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -52,21 +52,6 @@ def test_a_call_is_understood_as_it_is_meant(schema: Any, written: Any, argument
     assert decode_value(call.arguments(schema)) == arguments
 
 
-def test_a_call_without_a_name_has_none_and_numbers_keep_their_spelling() -> None:
-    assert read_call(raw({"arguments": {"key": "A"}})).name == ""
-    assert read_call(raw({"name": 5})).name == ""
-    spelled = Raw(b'{"name":"t","arguments":{"key" : 1.10, "n":1e400}}')
-    assert read_call(spelled).arguments(SCHEMA) == Raw(b'{"key" : 1.10, "n":1e400}')
-
-
 def test_a_tool_of_ours_gets_what_stands_beside_its_name_too() -> None:
     call = read_call(raw({"name": "discover_tools", "task": "x", "arguments": {"limit": 3}, "handle": "h"}))
     assert decode_value(call.own_arguments) == {"task": "x", "handle": "h", "limit": 3}
-
-
-@pytest.mark.parametrize(
-    ("written", "opened"),
-    [(None, {}), ("", {}), (" ", {}), ("null", {}), ("{}", {}), ("x", "x"), (5, 5), ("[1]", "[1]")],
-)
-def test_an_object_is_opened_and_another_value_stays(written: Any, opened: Any) -> None:
-    assert open_object(raw(written)) == raw(opened)

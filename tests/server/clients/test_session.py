@@ -10,7 +10,7 @@ from fakes import changed
 from msgspec.json import decode, encode
 from requirements import requirement
 
-from foretool.server.clients.conversation import HISTORY, MOST_CONVERSATIONS, MOST_MEMO, Conversation
+from foretool.server.clients.conversation import MOST_CONVERSATIONS, MOST_MEMO, Conversation
 from foretool.server.clients.pursuit import Settled
 from foretool.server.clients.session import Forward, Lookup, Session, SessionMemo, Via
 from foretool.server.lists.maker import View
@@ -83,18 +83,6 @@ class Ledger:
 
 def test_a_listed_tool_is_forwarded_without_a_miss() -> None:
     assert called(session(ADD.id), ADD, "name", 1.0) == ([], Forward(ADD, False, 0))
-
-
-def test_the_history_is_the_latest_calls_and_the_servers_in_use_the_latest_first() -> None:
-    conversation = session(ADD.id, SUB.id, MAIL.id)
-    for tool in (ADD, MAIL, ADD):
-        called(conversation, tool, "name", 1.0)
-    whole = conversation.conversations.whole
-    assert list(whole.history) == [ADD.id, MAIL.id, ADD.id]
-    assert whole.servers_in_use() == ("calc", "mail")
-    for _ in range(HISTORY):
-        called(conversation, SUB, "name", 1.0)
-    assert set(whole.history) == {SUB.id}
 
 
 def test_a_session_keeps_the_conversations_heard_of_last() -> None:
@@ -291,14 +279,6 @@ def test_what_we_search_for_a_wrong_name_is_no_search_of_the_client_and_takes_no
     ledger.call(SUB)
     ledger.take(ledger.session.end())
     assert ledger.told() == [("calc__sub", "discovery", "take one from another", 1, 1, 50)]
-
-
-def test_a_session_that_only_searched_once_misses_nothing() -> None:
-    """A program that starts anew for each request calls what it found in its next session."""
-    ledger = Ledger()
-    ledger.search(SUB, task="take away")
-    ledger.take(ledger.session.end())
-    assert ledger.told() == []
 
 
 def test_a_call_that_comes_to_nothing_has_no_task_that_nobody_wrote_for_it() -> None:

@@ -13,7 +13,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.lists.epochs import FIRST_S, QUIET_S, ListKeeper
 from foretool.server.lists.hidden import HiddenTools, Why
-from foretool.server.lists.maker import ListInputs, View, list_result
+from foretool.server.lists.maker import ListInputs, View
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import Recorder
@@ -64,12 +64,6 @@ class Setting:
 
 
 OWN = ("call_tool", "call_tool_write", "discover_tools")
-
-
-def test_without_usage_words_or_pins_only_our_own_two_tools_are_listed() -> None:
-    view = Setting().view()
-    assert (view.tools, view.epoch) == (OWN, 1)
-    assert [each["name"] for each in json.loads(view.array)] == list(OWN)
 
 
 @requirement("list:fill")
@@ -149,13 +143,6 @@ def test_what_was_learned_is_in_the_list_of_the_next_epoch() -> None:
     setting.lists.forget()
     view = setting.view("growing")
     assert view.epoch == 2 and "calc__sub" in view.shown and "calc__sub" not in first.shown
-
-
-def test_a_growing_list_keeps_a_part_of_the_budget_for_its_growth() -> None:
-    setting = Setting(list_tokens=1400)
-    setting.used("big")
-    assert "calc__big" in setting.view("frozen").shown
-    assert "calc__big" not in setting.view("growing").shown
 
 
 @requirement("learn:names")
@@ -325,13 +312,6 @@ def test_a_tool_for_which_a_growing_list_keeps_its_tokens_back_is_hidden_by_the_
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", [{"pin": ["calc__add"]}, {"list_tokens": 5000}])
-def test_a_changed_setting_makes_a_new_list(changes: dict[str, Any]) -> None:
-    one = Setting()
-    one.view()
-    assert Setting(one.store, **changes).view().epoch == 2
-
-
 def test_the_budget_is_filled_greedily_and_a_tool_that_does_not_fit_is_passed_over() -> None:
     setting = Setting(list_tokens=600)
     setting.used("big", 50)
@@ -341,14 +321,6 @@ def test_the_budget_is_filled_greedily_and_a_tool_that_does_not_fit_is_passed_ov
     assert view.tokens <= 600
     why = setting.why(view, "calc__big")
     assert (why.cause, why.rank, why.of) == ("budget", 1, 2)
-
-
-def test_a_tool_nobody_used_is_hidden_by_its_rank_and_one_of_an_unknown_upstream_by_that() -> None:
-    setting = Setting()
-    setting.unlisted = frozenset({"mail"})
-    view = setting.view()
-    assert setting.why(view, "calc__sub").cause == "rank"
-    assert setting.why(view, "mail__send").cause == "offline"
 
 
 def test_a_grown_list_keeps_its_bytes_and_adds_to_them() -> None:
@@ -365,12 +337,6 @@ def test_each_profile_and_policy_has_a_list_of_its_own() -> None:
     assert setting.view(profile="p").tools == ("calc__sub", *OWN)
     assert setting.view("full").tools == ("calc__add", "calc__big", "calc__sub", *OWN)
     assert setting.view("full", "none").tools == OWN
-
-
-def test_a_list_stands_in_the_result_as_its_bytes() -> None:
-    assert bytes(list_result(b"[ 1 ]", "legacy", 5)) == b'{"tools":[ 1 ]}'
-    modern = list_result(b"[ 1 ]", "modern", 5)
-    assert b'"tools":[ 1 ],"ttlMs":5,"cacheScope":"private"' in bytes(modern)
 
 
 @requirement("list:own-tools")

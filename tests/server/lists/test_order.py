@@ -39,11 +39,6 @@ def test_small_tools_come_first_and_those_that_do_not_compete_are_left_out() -> 
     assert names[2:] == ["one__big"]
 
 
-def test_two_servers_with_the_same_definition_keep_their_own_tools() -> None:
-    first = FirstTools(catalog(one=[tool("same")], two=[tool("same")]))
-    assert first.order(lambda each: True, 1000) == first.order(lambda each: True, 1000) == ["one__same", "two__same"]
-
-
 def test_copies_and_tools_of_servers_that_are_there_to_be_tried_come_last() -> None:
     known = catalog(
         everything=[tool("sum")], one=[tool("same"), tool("more")], two=[tool("same")],

@@ -50,10 +50,6 @@ def test_the_policy_follows_the_setting_the_era_and_the_ledger(
     assert choose_policy(wanted, era, client, ledger) == policy
 
 
-def test_a_client_without_a_ledger_is_judged_by_its_name() -> None:
-    assert choose_policy("auto", "legacy", "opencode", None) == "growing"
-
-
 @pytest.mark.parametrize(("recent", "policy"), [("1" * 8 + "0" * 8, "growing"), ("1" * 7 + "0" * 9, "frozen")])
 def test_only_the_latest_announcements_count(recent: str, policy: str) -> None:
     ledger = changed(LEDGER, announced=400, relisted=300 if policy == "frozen" else 8, recent=recent)
@@ -222,13 +218,6 @@ async def test_sessions_that_call_nothing_end_it_as_their_model_may_have_no_room
     await converse(stage, CODE)
     for _ in range(CODE_SESSIONS):
         assert await converse(stage) == TOOLS + len(OURS)
-    assert await converse(stage) == len(OURS)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("said", [{}, {"callId": "exec-1"}, {"x-codex-turn-metadata": {}}, {**CODE, "callId": 7}])
-async def test_a_client_that_does_not_say_who_calls_is_treated_as_before(stage: Stage, said: dict[str, Any]) -> None:
-    await converse(stage, said)
     assert await converse(stage) == len(OURS)
 
 

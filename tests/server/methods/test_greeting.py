@@ -83,12 +83,6 @@ async def test_experimental_capabilities_of_the_client_reach_servers_and_those_o
     assert "experimental" not in again["capabilities"]
 
 
-async def test_before_anything_is_known_everything_is_offered() -> None:
-    async with proxy_over(FakeUpstream("calc")) as stage:
-        offered = (await stage.connect().initialize())["capabilities"]
-    assert set(offered) == {"tools", "resources", "prompts", "completions", "logging", "extensions"}
-
-
 def test_instructions_of_upstreams_are_given_while_their_budget_lasts() -> None:
     text = merge_instructions({"a": "Be brief.", "b": "word " * 5000, "c": "", "d": "Be kind."}, 200)
     assert "## a\n> Be brief." in text
