@@ -12,13 +12,9 @@ from command_fakes import echo, write_config
 from requirements import requirement
 
 from foretool.server import doctor
-from foretool.server.app import App
 from foretool.server.commands.group import run
 from foretool.server.config import loader as configs
 from foretool.server.diagnosis import Diagnosis, Finding
-from foretool.storage.opening import open_store
-from foretool.storage.records import Definition, ToolId
-from foretool.storage.steps import finish
 
 
 def diagnosis(folder: Path, servers: dict[str, Any], timeout_s: float = 20.0, **settings: Any) -> Diagnosis:
@@ -40,16 +36,6 @@ def test_a_sound_upstream_is_started_greeted_and_listed(tmp_path: Path) -> None:
     assert (one.server, one.version, one.error, one.dropped) == ("echo 1.2", "2025-11-25", "", ())
     assert 0 < one.ready_ms <= one.listed_ms and one.tokens > 0
     assert found.is_well
-
-
-def test_tokens_are_counted_and_the_same_the_next_time(tmp_path: Path) -> None:
-    servers = {"one": echo("--tools", "40")}
-    first = diagnosis(tmp_path, servers).upstreams[0].tokens
-    with open_store(tmp_path / "foretool.sqlite3") as store:
-        app = App(configs.load(tmp_path / "mcp.json"), store)
-        counted = [tool.tokens for tool in app.catalog.tools()]
-    assert None not in counted and sum(filter(None, counted)) == first
-    assert diagnosis(tmp_path, servers).upstreams[0].tokens == first
 
 
 def test_a_program_that_is_not_there_is_told_once_with_how_to_get_it(tmp_path: Path) -> None:
@@ -163,14 +149,6 @@ def test_a_prefix_that_belongs_to_another_server_is_told_with_the_way_out(tmp_pa
     assert (warning.what, warning.do) == (f"two: {shown}", 'give the server another "prefix"')
 
 
-def test_a_name_from_before_a_changed_prefix_is_given_up(tmp_path: Path) -> None:
-    path = write_config(tmp_path, {"one": echo()})
-    with open_store(tmp_path / "foretool.sqlite3") as store:
-        store.catalog.save_exposed_names({ToolId("old__echo"): ("one", "echo")})
-    found = doctor.diagnose(configs.load(path), 20.0)
-    assert [each.what for each in found.findings if each.area == "names"] == []
-
-
 # The command
 
 
@@ -200,15 +178,6 @@ def test_a_stubborn_upstream_is_ended_once_and_not_started_again(tmp_path: Path)
     (pid,) = pids.read_text().split()
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
-
-
-def test_what_waits_for_the_user_is_told_with_what_to_do(tmp_path: Path) -> None:
-    config = configs.load(write_config(tmp_path))
-    with open_store(config.storage) as store:
-        finish(store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "add", "h", b"{}")]))
-    (found,) = doctor.check_held(config)
-    assert (found.severity, found.what[:17]) == ("warning", "calc: 1 tool new;")
-    assert found.do.endswith("foretool review calc")
 
 
 @requirement("trust:findings:shown")

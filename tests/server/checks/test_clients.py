@@ -99,24 +99,6 @@ def test_an_entry_for_another_config_is_not_looked_at(tmp_path: Path) -> None:
     ]
 
 
-def test_an_entry_whose_program_is_gone_is_told(tmp_path: Path) -> None:
-    config = config_of(tmp_path)
-    register(tmp_path, CURSOR, config, command="/old/place/foretool")
-    (found,) = told(tmp_path, config)
-    assert found.code is Code.REGISTRATION_BROKEN and found.what.startswith("Cursor cannot start foretool: /old/place")
-
-
-def test_two_entries_of_one_client_are_told(tmp_path: Path) -> None:
-    config = config_of(tmp_path)
-    register(tmp_path, CURSOR, config)
-    file = tmp_path / CURSOR
-    written = json.loads(file.read_text())
-    written["mcpServers"]["tools"] = written["mcpServers"]["foretool"]
-    file.write_text(json.dumps(written))
-    (found,) = told(tmp_path, config)
-    assert found.code is Code.REGISTERED_TWICE and "Cursor starts foretool 2 times: foretool, tools" in found.what
-
-
 def test_a_program_of_a_folder_that_only_this_shell_has_is_noted(tmp_path: Path) -> None:
     folder = Path(sys.executable).parent
     config = write_config(tmp_path, {"one": {"command": Path(sys.executable).name}})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from command_fakes import write_config
 
 from foretool.server.catalog.catalog import Catalog
@@ -78,21 +77,6 @@ def test_servers_of_single_projects_of_claude_code_are_named(tmp_path: Path) -> 
         "projects: servers that Claude Code has for one folder each are not read: shop; foretool init takes them"
     )
     assert told[Code.KEY_NOT_READ].severity == "note"
-
-
-@pytest.mark.parametrize(
-    ("written", "code"),
-    [
-        ("${NOT_SET}", Code.VARIABLE_MISSING),
-        ("${input:token}", Code.CLIENT_VARIABLE),
-        ("${file}", Code.CLIENT_VARIABLE),
-        ("${command:pickOne}", Code.CLIENT_VARIABLE),
-    ],
-)
-def test_a_value_that_cannot_be_had_breaks_its_server_alone(written: str, code: Code, tmp_path: Path) -> None:
-    path = write_config(tmp_path, {"one": {"command": "a"}, "two": {"command": "b", "env": {"X": written}}})
-    (problem,) = found(path)
-    assert (problem.severity, problem.code, problem.server) == ("error", code, "two")
 
 
 ECHO = Raw(b'{"name": "echo", "description": "Says it again.", "inputSchema": {"type": "object"}}')

@@ -53,13 +53,6 @@ def test_a_sound_file_is_checked(tmp_path: Path) -> None:
     assert severity == "ok" and what.endswith(", checked")
 
 
-def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "foretool.sqlite3"
-    path.write_text("this is no database, " * 100)
-    ((severity, what),) = storage(path)
-    assert severity == "error" and "not a readable SQLite file" in what
-
-
 @pytest.mark.parametrize(("version", "severity"), [(1, "error"), (999, "error")])
 def test_a_file_of_another_version_is_told(version: int, severity: str, tmp_path: Path) -> None:
     import sqlite3

@@ -52,8 +52,3 @@ def test_what_is_no_mcp_server_is_told(tmp_path: Path) -> None:
 def test_a_remote_server_says_what_to_do_by_its_status(error: str, code: Code, do: str, tmp_path: Path) -> None:
     found = told(tmp_path, replace(FAILED, error=error), url="https://example.com/mcp")
     assert found.code is code and found.do.startswith(do)
-
-
-def test_a_server_that_needed_a_second_start_is_a_note(tmp_path: Path) -> None:
-    found = told(tmp_path, replace(FAILED, is_well=True, error="", starts=2))
-    assert (found.severity, found.code) == ("note", Code.SERVER_CROWDED)

@@ -9,7 +9,7 @@ import pytest
 from requirements import requirement
 
 from foretool.server.protocol.jsonrpc import raw
-from foretool.server.protocol.output_schemas import fit_result, is_wide, narrow, without_era, wrap_schema
+from foretool.server.protocol.output_schemas import fit_result, narrow, without_era, wrap_schema
 
 NUMBERS = {"type": "array", "items": {"type": "number"}}
 WRAPPED = {"type": "object", "properties": {"result": NUMBERS}, "required": ["result"]}
@@ -18,13 +18,6 @@ WRAPPED = {"type": "object", "properties": {"result": NUMBERS}, "required": ["re
 def definition(schema: Any = None, **more: Any) -> bytes:
     members = {"name": "squares", "inputSchema": {"type": "object"}, **more}
     return bytes(raw(members | ({"outputSchema": schema} if schema is not None else {})))
-
-
-@pytest.mark.parametrize(
-    ("schema", "wide"), [(None, False), (WRAPPED, False), (NUMBERS, True), ({"anyOf": [{"type": "object"}]}, True)]
-)
-def test_a_schema_is_wide_unless_its_root_is_an_object(schema: Any, wide: bool) -> None:
-    assert is_wide(definition(schema)) is wide
 
 
 @requirement("eras:output-schema")

@@ -11,16 +11,9 @@ from requirements import requirement
 from foretool.server.protocol import translate, versions
 from foretool.server.protocol.jsonrpc import Raw, raw
 
-INFO, CAN = raw({"name": "c"}), raw({"sampling": {}})
-
 
 def members(value: Any) -> dict[str, Any]:
     return json.loads(bytes(value))
-
-
-def test_a_modern_request_passes_with_its_own_envelope() -> None:
-    meta = {versions.META_VERSION: raw("2026-07-28"), versions.META_CAPABILITIES: raw({"roots": {}}), "a": raw(1)}
-    assert translate.request_meta(meta, "modern", "modern", INFO, CAN) == meta
 
 
 def test_a_modern_result_loses_what_legacy_clients_do_not_know() -> None:

@@ -36,12 +36,3 @@ async def test_of_two_proxies_one_adds_up_what_is_new(tmp_path: Path, monkeypatc
         keepers[1].tick()
         await keepers[1].finish()
         assert sum(each.calls for each in one.costs.sums(0.0)) == 41
-
-
-async def test_a_store_in_memory_is_left_alone() -> None:
-    now = [0.0]
-    with open_store(":memory:") as store:
-        keeper = CostKeeper(store, lambda: now[0])
-        now[0] += SETTLED_S
-        keeper.tick()
-        assert not keeper.is_working

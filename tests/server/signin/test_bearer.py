@@ -53,17 +53,6 @@ async def status_of(client: AuthorizedClient, url: str) -> int:
         return response.status_code
 
 
-async def test_without_a_sign_in_there_is_no_token_and_a_refusal_says_what_to_do(tmp_path: Path) -> None:
-    bearer, told = Bearer(a_server(), a_vault(tmp_path)), []
-    bearer.on_problem = lambda: told.append(bearer.notice)
-    assert await bearer.authorization() == ""
-    assert await bearer.on_refused(401, "Bearer", "") == "refused"
-    assert bearer.notice == "needs a sign-in: run `foretool login guarded` in a terminal" and bearer.needs_sign_in
-    assert bearer.asks_for_sign_in(f"its tools could not be listed: {bearer.notice}")
-    assert not bearer.asks_for_sign_in("it did not answer within 30 s")
-    assert told == [bearer.notice]
-
-
 async def test_a_sign_in_that_comes_meanwhile_is_used_at_once(tmp_path: Path) -> None:
     vault, server = a_vault(tmp_path), a_server()
     bearer = Bearer(server, vault)
