@@ -42,14 +42,6 @@ def test_the_messages_of_a_turn_are_one_write_at_its_end() -> None:
     assert transport.written == [b"abc"]
 
 
-def test_what_is_put_off_while_the_turn_ends_is_still_of_this_turn() -> None:
-    transport, turn = Transport(), Turn()
-    writer = pipe(transport, turn)
-    with turn:
-        turn.at_end(lambda: writer.write(b"late"))
-    assert transport.written == [b"late"]
-
-
 def test_a_turn_within_a_turn_ends_with_the_outer_one() -> None:
     transport, turn = Transport(), Turn()
     writer = pipe(transport, turn)
@@ -111,16 +103,6 @@ def test_while_it_is_held_no_source_is_read_and_none_that_comes_meanwhile() -> N
     late.closed = True
     turn.hold(False)
     assert [source.is_read for source in (before, late)] == [True, False]
-
-
-async def test_outside_of_a_turn_it_is_the_loops_next_round() -> None:
-    transport = Transport()
-    writer = pipe(transport, Turn())
-    writer.write(b"a")
-    writer.write(b"b")
-    assert transport.written == []
-    await asyncio.sleep(0)
-    assert transport.written == [b"ab"]
 
 
 async def test_closing_writes_what_still_waits() -> None:

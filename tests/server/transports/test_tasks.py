@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from foretool.server.transports.tasks import SLICE_S, BackgroundWork, Precedence, Tasks, in_slices
+from foretool.server.transports.tasks import SLICE_S, Precedence, Tasks, in_slices
 from foretool.storage.steps import Steps, finish
 
 pytestmark = pytest.mark.anyio
@@ -51,29 +51,6 @@ async def test_tasks_that_must_not_be_cancelled_are_waited_for() -> None:
     assert ended == ["closed"]
 
 
-async def test_work_is_waited_for_with_patience_and_ends_with_its_owner() -> None:
-    blocked, ended = asyncio.Event(), []
-
-    async def work() -> None:
-        try:
-            await blocked.wait()
-        finally:
-            ended.append("ended")
-
-    owner = BackgroundWork()
-    await owner.finish()
-    await owner.stop()  # nothing has begun
-    owner.begin(work())
-    await owner.finish(patience_s=0.0)
-    assert owner.is_working and ended == []
-    await owner.stop()
-    assert not owner.is_working and ended == ["ended"]
-    owner.begin(work())
-    blocked.set()
-    await owner.finish()
-    assert not owner.is_working and ended == ["ended"] * 2
-
-
 def slow_steps(done: list[int], count: int) -> Steps[int]:
     for at in range(count):
         until = time.perf_counter() + 2 * SLICE_S
@@ -106,15 +83,6 @@ async def test_work_in_slices_that_is_cancelled_ends_where_it_stands() -> None:
     stood = len(done)
     await asyncio.sleep(0)
     assert len(done) == stood < 1000
-
-
-async def test_an_error_of_a_step_reaches_whoever_waits() -> None:
-    def broken() -> Steps[None]:
-        yield
-        raise ValueError("oops")
-
-    with pytest.raises(ValueError, match="oops"):
-        await in_slices(broken())
 
 
 async def test_work_gives_way_between_two_slices_as_long_as_other_work_goes_first() -> None:

@@ -124,22 +124,6 @@ def test_an_expired_session_returns_its_request_once() -> None:
     assert not replies[0].sent
 
 
-async def test_the_greeting_of_an_upstream_is_kept() -> None:
-    connection, wire, _ = connected()
-    import asyncio
-
-    greeting = asyncio.ensure_future(connection.handshake({"roots": {}}))
-    await asyncio.sleep(0)
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "up"}}
-    connection.on_message(Message(id=wire.sent[0].id, result=raw({**hello, "instructions": "Be brief."})), None)
-    await greeting
-    assert connection.ready
-    assert connection.server_info.version == "2025-06-18"
-    assert connection.server_info.instructions == "Be brief."
-    assert jsonrpc.decode_value(wire.sent[0].params)["capabilities"] == {"roots": {}}  # type: ignore[arg-type]
-    assert [message.method for message in wire.sent] == ["initialize", "notifications/initialized"]
-
-
 async def test_of_a_greeting_without_end_the_beginning_is_kept() -> None:
     import asyncio
 

@@ -12,7 +12,7 @@ import pytest
 from fakes import FakeUpstream, failing_store, proxy_over
 from msgspec.structs import replace
 
-from foretool.server.upstreams.memory import find_proxies, find_running, states_by_upstream
+from foretool.server.upstreams.memory import find_proxies, states_by_upstream
 from foretool.storage.records import UpstreamState
 
 pytestmark = pytest.mark.anyio
@@ -34,28 +34,11 @@ async def test_a_proxy_that_starts_forgets_those_that_were_killed_and_no_other()
         assert {state.upstream for state in store.serving.states()} == {"other", "calc"}
 
 
-GONE = 2**40
-
-
 def a_state(upstream: str, state: str = "ready", *, pid: int = 0, started_at: float = 0.0) -> UpstreamState:
     return UpstreamState(
         pid=pid or os.getpid(), started_at=started_at or time.time(), upstream=upstream, state=state, since=0.0,
         era=None, tools=1, restarts=0, skipped_lines=0, last_error="", stderr=(),
     )  # fmt: skip
-
-
-def test_a_killed_proxy_is_on_record_and_does_not_run() -> None:
-    at = time.time()
-    states = [a_state("a", started_at=at), a_state("b", started_at=at), a_state("a", pid=GONE, started_at=at - 9)]
-    assert [(each.pid, each.is_running, [s.upstream for s in each.upstreams]) for each in find_proxies(states)] == [
-        (GONE, False, ["a"]), (os.getpid(), True, ["a", "b"]),
-    ]  # fmt: skip
-    assert [each.pid for each in find_running(states)] == [os.getpid()]
-
-
-def test_one_pid_that_two_proxies_had_is_two_proxies() -> None:
-    states = [a_state("a", started_at=time.time() - 1e7), a_state("a")]
-    assert [each.is_running for each in find_proxies(states)] == [False, True]
 
 
 def test_of_several_states_the_one_that_fails_counts_and_else_the_last_one() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -62,16 +61,6 @@ async def test_a_supervisor_learns_whether_the_proxy_lives_and_is_ready_without_
         response = await caller.http.get("/readyz")
         assert (response.status_code, response.json()) == (503, {"status": "not ready"})
         assert (await caller.http.get("/healthz")).status_code == 200
-
-
-async def test_small_writes_are_sent_at_once() -> None:
-    async with http_server() as caller:
-        await caller.initialize()
-        server = caller.server._server
-        assert server is not None
-        for connection in server.server_state.connections:
-            raw_socket = connection.transport.get_extra_info("socket")
-            assert raw_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 async def test_an_address_in_use_is_an_error_with_a_way_out() -> None:

@@ -537,19 +537,6 @@ async def test_an_unreachable_server_fails_the_request_unsent_and_closes_the_lin
     await link.close()
 
 
-async def test_a_server_that_answers_another_request_is_not_given_up() -> None:
-    """New connections fail (its backlog may be full), but a stream is open: only the request fails."""
-    server = Streaming()
-    async with linked(server) as (link, notes):
-        link.send(request(1, "tools/call"))
-        await notes.message()
-        await server.asked.get()
-        link._url = f"http://127.0.0.1:{unused_port()}/mcp"
-        link.send(request(2, "tools/call"))
-        assert (await notes.next())[:2] == ("failed", 2)
-        assert notes.told.empty()
-
-
 async def test_a_link_may_be_closed_by_another_task_with_requests_in_flight() -> None:
     server = Legacy(get=True)
     async with linked(server) as (link, notes):
