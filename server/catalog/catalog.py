@@ -289,7 +289,6 @@ class Catalog:
         return self._take_over(upstream, keep_known(self.listed(upstream), included), said)
 
     def _note_listed(self, upstream: str, listed: ListedTools, problems: Sequence[str]) -> None:
-        self.reader.keep_read(upstream, listed)
         if listed.excluded != self._excluded.get(upstream, frozenset()):
             self._excluded[upstream] = frozenset(listed.excluded)
             self._meanings = None  # their own names are not free

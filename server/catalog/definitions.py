@@ -5,7 +5,6 @@ No text leaves here with a credential or an invisible character in it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,7 +12,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from foretool.server.catalog.names import check_name
-from foretool.server.catalog.naming import with_name
 from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import annotated_schema, schema_problem
@@ -39,8 +37,6 @@ class ListedTools(Struct):
     excluded: set[str] = field(default_factory=set)
     """Those that the config leaves out."""
     problems: list[str] = field(default_factory=list)
-    by_text: dict[bytes, Tool] = field(default_factory=dict)
-    """By the digest of a definition as it is written, the tool as it was read."""
 
 
 class ListProblems:
@@ -76,8 +72,6 @@ class DefinitionReader:
         self._entries = {entry.name: entry for entry in entries}
         # The same secrets once: each definition is searched for them.
         self._secrets = list(dict.fromkeys(entry.secrets for entry in entries if entry.secrets.values))
-        self._last: dict[str, dict[bytes, Tool]] = {}
-        """By server, `ListedTools.by_text` of its last list."""
 
     def hide_credentials(self, data: bytes) -> bytes:
         """Return a text of a server without the credentials of any server: it may repeat its environment."""
@@ -93,32 +87,25 @@ class DefinitionReader:
         self, server: str, definitions: Sequence[Raw], names: Mapping[str, ToolId],
         plain_name: Callable[[str, str], str],
     ) -> Steps[ListedTools]:  # fmt: skip
-        """Return the tools of a server's list, in steps. A definition that was in the last list too is not decoded
-        again. `names`: the exposed names of the tools that it had, by the server's own names; new tools get their plain
-        names."""
-        listed, last = ListedTools(), self._last.get(server, {})
+        """Return the tools of a server's list, in steps. `names`: the exposed names of the tools that it had, by the
+        server's own names; new tools get their plain names."""
+        listed = ListedTools()
         for position, definition in enumerate(definitions, 1):
             yield
             written = self.hide_credentials(bytes(definition))
-            key = hashlib.blake2b(written, digest_size=16).digest()
-            if (tool := last.get(key)) is None:
-                try:
-                    name, data = _check_definition(Raw(written), self._is_http(server))
-                except ValueError as error:
-                    listed.problems.append(f"tool {position} was dropped: {error}")
-                    continue
-                tool = Tool(ToolId(plain_name(server, name)), server, name, data, hash_value(without_era(data)))
-            listed.by_text[key] = tool
-            if tool.name in listed.tools:
-                listed.problems.append(f"tool {tool.name!r} was listed twice; the first is used")
-            elif not self.includes(server, tool.name):
-                listed.excluded.add(tool.name)
-            listed.tools.setdefault(tool.name, with_name(tool, names.get(tool.name) or tool.id))
+            try:
+                name, data = _check_definition(Raw(written), self._is_http(server))
+            except ValueError as error:
+                listed.problems.append(f"tool {position} was dropped: {error}")
+                continue
+            if name in listed.tools:
+                listed.problems.append(f"tool {name!r} was listed twice; the first is used")
+                continue
+            if not self.includes(server, name):
+                listed.excluded.add(name)
+            id = names.get(name) or ToolId(plain_name(server, name))
+            listed.tools[name] = Tool(id, server, name, data, hash_value(without_era(data)))
         return listed
-
-    def keep_read(self, server: str, listed: ListedTools) -> None:
-        """Keep a list that is served from now on, so that its definitions are not read again."""
-        self._last[server] = listed.by_text
 
     def read_texts(self, server: str, definitions: Sequence[Raw]) -> dict[str, tuple[str, bytes]]:
         """Return the hash and the text that definitions would have in the catalog, by the server's own names."""
