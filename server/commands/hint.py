@@ -18,7 +18,7 @@ from foretool.server import hint
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option, profile_option
 from foretool.server.config.files import find_place
-from foretool.server.setup import changes, client_hooks
+from foretool.server.setup import changes, client_hooks, leaving
 from foretool.server.setup.client_hooks import HOOKS, SHELL_HOOKS
 from foretool.server.setup.documents import DocumentError
 
@@ -64,9 +64,11 @@ def command(
     typed = hook_command(place, profile, client, is_shell=is_shell)
     try:
         changed = client_hooks.change(hook, file, typed if wanted == "install" else "")
+        if changed is not None and wanted == "remove":
+            changed = leaving.with_deletion(changed, place.parent / changes.FOLDER)
         if changed is not None and not dry_run:
             changes.write_changes([changed], place.parent / changes.FOLDER)
-    except (DocumentError, UnicodeDecodeError) as error:
+    except DocumentError as error:
         raise ClickException(f"{file}: {error}") from None
     except OSError as error:
         raise ClickException(f"{file}: cannot be read ({error.strerror}); check its permissions") from None

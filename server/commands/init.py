@@ -298,7 +298,7 @@ def _with_hooks(
             path = Path(hook.file).expanduser()
             profile = client if with_profiles else ""
             typed = hint.hook_command(config, profile, client, is_shell=hooks is SHELL_HOOKS)
-            with suppress(DocumentError, OSError, UnicodeDecodeError):  # `hint --install` says what is wrong
+            with suppress(DocumentError, OSError):  # `hint --install` says what is wrong
                 if change := client_hooks.change(hook, path, typed, by_path.get(path)):
                     by_path[path] = change
     return list(by_path.values())
@@ -313,9 +313,11 @@ def _wants_profiles(files: Sequence[FoundFile], merged: Merged) -> bool:
 def _wants_prompt_hook(files: Sequence[Path], *, default: bool) -> bool:
     """Ask whether the clients of these files shall run our hook."""
     titles = [hook.title for hook in HOOKS.values() if Path(hook.file).expanduser() in files]
+    *others, last = titles
+    named = f"{', '.join(others)} and {last}" if others else last
     output.say_lines("")
     output.say_paragraph(
-        f"{' and '.join(titles)} can run foretool at each of your prompts, to name the model likely tools: of 21 tasks"
+        f"{named} can run foretool at each of your prompts, to name the model likely tools: of 21 tasks"
         " with 128 tools a small model did 11 with that, and 7 without. Your prompts are then on record on this"
         " machine, like the tasks of searches; foretool forget deletes them."
     )

@@ -27,9 +27,10 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.server.config import jsonc
 from foretool.server.config.files import read_regular
 from foretool.server.setup.changes import FileChange
-from foretool.server.setup.documents import ConfigDocument, DocumentError, open_document
+from foretool.server.setup.documents import DocumentError, JsonDocument, value_at
 
 _MARK: Final = "// foretool wrote this file;"
 """How a module of ours begins. A file that begins otherwise is the user's."""
@@ -231,20 +232,40 @@ def with_hook(hook: ClientHook, text: str, typed: str) -> str:
     """Return the text of a file with our hook in it, or with its command brought up to date. Raises `DocumentError`."""
     if hook.module:
         return _write_module(hook, typed, text)
-    document = open_document(text, "json")
-    after = _without(hook, _settings(document))
+    document = JsonDocument(text)
+    settings, ours = _settings(document), _find_ours(hook, document)
     for key, value in hook.top:
-        after.setdefault(key, value)
-    after.setdefault("hooks", {}).setdefault(hook.event, []).extend(hook_entry(hook, typed)["hooks"][hook.event])
-    return _written(hook, document, after)
+        if key not in settings:
+            document.set((key,), value)
+    event, members = ("hooks", hook.event), hook_entry(hook, typed)["hooks"][hook.event]
+    if [item for _, item in ours] == members:
+        return document.text()
+    for keys, item in reversed(ours):
+        document.remove_item(keys, item)
+    if value_at(document.data(), event):
+        document.add_item(event, members[0])
+    else:
+        document.set(event, members)
+    return document.text()
 
 
 def without_hook(hook: ClientHook, text: str) -> str:
     """Return the text of a file without our hook and without what this leaves empty. Raises `DocumentError`."""
     if hook.module:
         return "" if text.startswith(_MARK) else text
-    document = open_document(text, "json")
-    return _written(hook, document, _without(hook, _settings(document)))
+    document = JsonDocument(text)
+    ours = _find_ours(hook, document)
+    if not ours:
+        return text
+    for keys, item in reversed(ours):
+        document.remove_item(keys, item)
+    for place in (("hooks", hook.event), ("hooks",)):
+        if not value_at(document.data(), place):
+            document.remove(place)
+    if document.data() == dict(hook.top):
+        for key, _ in hook.top:
+            document.remove((key,))
+    return document.text()
 
 
 def has_prompt_hook() -> bool:
@@ -266,7 +287,10 @@ def change(hook: ClientHook, file: Path, typed: str, planned: FileChange | None 
         before = planned.before if planned else read_regular(file)
     except FileNotFoundError:
         before = None
-    text = (planned.after if planned else before or b"").decode()
+    try:
+        text = (planned.after if planned else before or b"").decode()
+    except UnicodeDecodeError:
+        raise DocumentError("expected UTF-8, found other bytes; save it as UTF-8") from None
     if not typed and before is None:
         return None
     after = with_hook(hook, text, typed) if typed else without_hook(hook, text)
@@ -280,56 +304,36 @@ def change(hook: ClientHook, file: Path, typed: str, planned: FileChange | None 
     return replace(planned, after=after.encode(), hooks=hooks)
 
 
-def _settings(document: ConfigDocument) -> Settings:
+def _settings(document: JsonDocument) -> Settings:
     found = document.data()
     if not isinstance(found, dict):
         raise DocumentError(f"expected an object, found {type(found).__name__}; correct the file first")
     return found
 
 
-def _written(hook: ClientHook, document: ConfigDocument, after: Settings) -> str:
-    """Write the hooks of one event, and the members that go with them."""
-    before = _settings(document)
-    for key in ("hooks", *dict(hook.top)):
-        if key not in after:
-            document.remove((key,))
-    for key, _ in hook.top:
-        if key in after:
-            document.set((key,), after[key])
-    if "hooks" in after:
-        members = after["hooks"].get(hook.event)
-        if members is None:
-            document.remove(("hooks", hook.event))
-        elif members != before.get("hooks", {}).get(hook.event):
-            document.set(("hooks", hook.event), members)
-    return document.text()
-
-
-def _without(hook: ClientHook, settings: Settings) -> Settings:
-    """Return the settings without our hook and without what this leaves empty. Raises `DocumentError`."""
-    copy: Settings = json.loads(json.dumps(settings))
-    hooks = copy.get("hooks", {})
+def _find_ours(hook: ClientHook, document: JsonDocument) -> list[tuple[jsonc.Path, Settings]]:
+    """Return our hooks of an event, each with the list that holds it; a group that holds nothing else goes as a whole.
+    Raises `DocumentError`."""
+    hooks = _settings(document).get("hooks", {})
     members = hooks.get(hook.event, []) if isinstance(hooks, dict) else None
     if not isinstance(members, list) or not all(isinstance(member, dict) for member in members):
         raise DocumentError(
             f"hooks: expected {hook.event} with a list of objects, found something else; correct it, or add the hook"
             " by hand"
         )
-    if hook.is_grouped:
-        for group in members:
-            group["hooks"] = [each for each in group.get("hooks", []) if not _is_ours(each)]
-        kept = [group for group in members if group["hooks"]]
-    else:
-        kept = [each for each in members if not _is_ours(each)]
-    if kept:
-        hooks[hook.event] = kept
-    else:
-        hooks.pop(hook.event, None)
-    if not hooks:
-        copy.pop("hooks", None)
-        if copy == dict(hook.top):
-            copy.clear()
-    return copy
+    event: jsonc.Path = ("hooks", hook.event)
+    if not hook.is_grouped:
+        return [(event, member) for member in members if _is_ours(member)]
+    found: list[tuple[jsonc.Path, Settings]] = []
+    for number, group in enumerate(members):
+        inside = group.get("hooks")
+        entries = inside if isinstance(inside, list) else []
+        ours = list(filter(_is_ours, entries))
+        if ours and len(ours) == len(entries):
+            found.append((event, group))
+        else:
+            found += [((*event, number, "hooks"), entry) for entry in ours]
+    return found
 
 
 def _is_ours(entry: Any) -> bool:
@@ -338,4 +342,4 @@ def _is_ours(entry: Any) -> bool:
         words = shlex.split(typed) if isinstance(typed, str) else []
     except ValueError:
         return False
-    return "hint" in words[1:5] and any("foretool" in Path(word).name for word in words[:4])
+    return "hint" in words[1:5] and "foretool" in (Path(word).name for word in words[:4])

@@ -185,37 +185,37 @@ class JsonDocument:
         )
         return above.start() if above else line
 
-    def add_item(self, keys: Keys, item: str) -> None:
-        """Add a text at the end of a list, which is made if it is missing. Raises `DocumentError` if it is no list."""
+    def add_item(self, keys: jsonc.Path, item: object) -> None:
+        """Add an item at the end of a list, which is made if it is missing. Raises `DocumentError` if it is no list."""
         found = value_at(self.data(), keys)
         if found is None:
             self.set(keys, [item])
             return
         if not isinstance(found, list):
-            raise DocumentError(f"{'.'.join(keys)}: expected a list")
+            raise DocumentError(f"{'.'.join(map(str, keys))}: expected a list")
         if item in found:
             return
         places = jsonc.places(self._text)
         opened, closed = places.values[keys], places.ends[keys] - 1
         if not found:
-            self._splice(closed, closed, json.dumps(item, ensure_ascii=False))
+            self._splice(closed, closed, self._write(item, None))
             return
         last: jsonc.Path = (*keys, len(found) - 1)
         end = places.ends[last]
-        comma, written = self._comma_after(end), json.dumps(item, ensure_ascii=False)
+        comma = self._comma_after(end)
         if "\n" not in self._text[opened:closed]:
             start, between = (end, ", ") if comma is None else (comma + 1, " ")
-            self._splice(start, start, between + written)
+            self._splice(start, start, between + self._write(item, None))
             return
         # A comment may follow the last item, on its line or on lines of its own.
-        stop = len(self._text[:closed].rstrip())
-        line = self._newline() + self._indent_of(places.values[last]) + written
+        stop, indent = len(self._text[:closed].rstrip()), self._indent_of(places.values[last])
+        line = self._newline() + indent + self._write(item, indent)
         self._splice(stop, stop, line + ("," if comma is not None else ""))
         if comma is None:
             self._splice(end, end, ",")
 
-    def remove_item(self, keys: Keys, item: str) -> None:
-        """Remove a text from a list; nothing happens if it is not there."""
+    def remove_item(self, keys: jsonc.Path, item: object) -> None:
+        """Remove an item from a list; nothing happens if it is not there."""
         found = value_at(self.data(), keys)
         if isinstance(found, list) and item in found:
             places = jsonc.places(self._text)

@@ -27,6 +27,7 @@ from foretool.server.setup.client_hooks import (
     SHELL_HOOKS,
     ClientHook,
     change,
+    has_prompt_hook,
     hook_entry,
     with_hook,
     without_hook,
@@ -68,6 +69,48 @@ def test_the_hook_goes_in_once_and_out_again_and_nothing_else_changes(hook: Clie
     other = with_hook(hook, after, hook_command(tmp_path / "other.json", "", hook.client))
     assert len(jsonc.loads(other)["hooks"][hook.event]) == 2
     assert without_hook(hook, other) == before == without_hook(hook, before)
+
+
+@CLIENTS
+@pytest.mark.parametrize(
+    "members",
+    [
+        "[\n      MINE, // first\n      // the last comes next\n      MINE,\n    ]",
+        "[\r\n      MINE\r\n    ]",
+        "[MINE]",
+        "[ MINE, MINE ]",
+    ],
+)
+@requirement("hint:install")
+def test_hooks_of_the_user_keep_their_comments_and_their_layout(
+    hook: ClientHook, members: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = '{"command": "./notes-of-foretool hint"}'
+    members = members.replace("MINE", f'{{"hooks": [{mine}]}}' if hook.is_grouped else mine)
+    before = f'{{\n  "version": 1,\n  "hooks": {{\n    "{hook.event}": {members}, "Stop": [],\n  }}\n}}\n'
+    file = tmp_path / "settings.json"
+    file.write_bytes(before.encode())
+    wanted = ["hint", "--client", hook.client, "--settings", str(file), "--config", str(write_config(tmp_path))]
+    assert run([*wanted, "--remove"]) == 0 and "nothing to change" in " ".join(capsys.readouterr().out.split())
+    for profile in ("", "docs"):
+        assert run([*wanted, "--install", "--profile", profile]) == 0
+        text = file.read_bytes().decode()
+        assert len(jsonc.loads(text)["hooks"][hook.event]) == members.count("notes-of") + 1
+        assert all(line in text for line in members[:-1].rstrip().removesuffix(",").splitlines())
+    assert run([*wanted, "--remove"]) == 0 and file.read_bytes() == before.encode()
+
+
+@pytest.mark.parametrize("text", ['{"hooks": {}}', '{"version": 1, "hooks": {"beforeSubmitPrompt": []}}'])
+def test_what_holds_no_hook_of_ours_is_no_prompt_hook(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / ".cursor/hooks.json"
+    file.parent.mkdir()
+    file.write_text(text)
+    assert not has_prompt_hook() and without_hook(HOOKS["cursor"], text) == text
+    file.write_text(with_hook(HOOKS["cursor"], text, "/bin/foretool hint --client cursor"))
+    assert has_prompt_hook()
 
 
 @CLIENTS
@@ -164,15 +207,18 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(tmp_path: Path, capsy
     assert "nothing to change" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("text", ["{not json", "[]", '{"hooks": {"BeforeAgent": {}}}', '{"hooks": []}'])
+@pytest.mark.parametrize(
+    "text", ["{not json", "[]", '{"hooks": {"BeforeAgent": {}}}', '{"hooks": []}', '{"a": "\udce9"}']
+)
 def test_settings_that_cannot_be_read_are_left_alone(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "settings.json"
-    file.write_text(text)
+    data = text.encode(errors="surrogateescape")
+    file.write_bytes(data)
     wanted = ["hint", "--install", "--client", "gemini", "--settings", str(file)]
     assert run([*wanted, "--config", str(write_config(tmp_path))]) == 1
-    assert file.read_text() == text
+    assert file.read_bytes() == data
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -245,7 +291,7 @@ def test_a_module_goes_in_and_out_and_another_plugin_is_left_alone(
     assert run([*wanted, "--install", "--profile", "docs"]) == 0
     assert file.read_text() != first
     assert run([*wanted, "--remove"]) == 0
-    assert file.read_text() == ""
+    assert not file.exists()
     file.write_text("export const mine = 1\n")
     for action in ("--install", "--remove"):
         run([*wanted, action])
@@ -313,7 +359,7 @@ def test_the_command_that_installs_it_says_how_to_remove_it(tmp_path: Path, caps
     assert "after every command of its shell" in said and "foretool hint --remove --shell" in said
     (member,) = json.loads(file.read_text())["hooks"]["PostToolUse"]
     assert member["matcher"] == "Bash" and member["hooks"][0]["async"] is True
-    assert run([*wanted, "--remove"]) == 0 and json.loads(file.read_text()) == {}
+    assert run([*wanted, "--remove"]) == 0 and not file.exists()
 
 
 def test_the_module_of_opencode_reports_commands_of_its_shell_alone(tmp_path: Path) -> None:
