@@ -253,6 +253,8 @@ def _folder_of(event: dict[str, Any]) -> str:
 def _is_told_by(client: str, event: dict[str, Any]) -> bool:
     if "cursor_version" in event:  # Cursor may run the hooks of Claude Code too
         return client == "cursor"
+    if client == "claude-code" and "timestamp" in event and "permission_mode" not in event:
+        return False  # VS Code, which runs them with chat.useClaudeHooks
     return client not in _ONE_FOLDER or ("hook_event_name" in event) == _ONE_FOLDER[client]
 
 

@@ -169,13 +169,21 @@ def test_what_is_installed_answers_in_the_form_that_the_client_reads(
 
 
 @pytest.mark.parametrize(
-    ("client", "other"), [("copilot", "vscode"), ("vscode", "copilot"), ("claude-code", "cursor"), ("cursor", "cursor")]
+    ("client", "other"),
+    [
+        ("copilot", "vscode"),
+        ("vscode", "copilot"),
+        ("claude-code", "cursor"),
+        ("claude-code", "vscode"),
+        ("cursor", "cursor"),
+    ],
 )
 @requirement("hint:install")
 def test_a_hook_says_nothing_to_another_client_that_runs_it(
     client: str, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Copilot CLI and VS Code read one folder of hooks, so each runs those of both; Cursor may run Claude Code's."""
+    """Copilot CLI and VS Code read one folder of hooks, so each runs those of both; the latter and Cursor may run
+    Claude's."""
     config = write_config(tmp_path)
     monkeypatch.setenv("FORETOOL_HINT_MS", "20000")
     with fill(config) as store:
