@@ -24,7 +24,6 @@ from msgspec import Struct
 
 from foretool.retrieval.glossary import put_into_english
 from foretool.retrieval.rankers.deletions import (
-    asks_to_change,
     changes,
     deletes,
     forbidden_deeds,
@@ -47,10 +46,6 @@ TOOLS: Final = 6
 MOST: Final = 12
 """How many of the tools that fit best are looked at: those behind them are named for their words alone, and a model
 calls what is named."""
-DOUBTED: Final = 3
-"""How many are looked at where it is doubtful that any fits (`low`, by meaning). Of 14 steps of tasks with that level
-the first three hold a needed tool for 12, as many as the first six; and 18 of 30 prompts about code, which need no tool
-of a server, have it too."""
 _MORE: Final = "- also"
 LISTED: Final = "Tools of your list that may fit this request:"
 """Stands before names that need nothing else: their definitions are before the model already."""
@@ -96,13 +91,13 @@ class Mark(Struct, frozen=True):
         return " (listed)" if self.is_listed else " (write)" if self.writes else ""
 
 
-def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark], most: int = MOST) -> Hint:
+def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hint:
     """Return a text that names these tools, as many as fit; an empty one if there are none.
 
-    `tools`: the best first, of which `most` are looked at. Behind the first `TOOLS` only those are named that the list
+    `tools`: the best first, of which `MOST` are looked at. Behind the first `TOOLS` only those are named that the list
     neither has nor names. Where the list has them all, the names of the first `TOOLS` are enough.
     """
-    best = [(tool, mark(tool)) for tool in islice(tools, most) if signature(tool)]
+    best = [(tool, mark(tool)) for tool in islice(tools, MOST) if signature(tool)]
     if not best:
         return Hint()
     if all(how.is_listed for _, how in best):
@@ -145,21 +140,17 @@ def _write_example(tool: Tool, mark: Mark) -> str:
     return f"For example: {example_call(signature(tool), 'call_tool_write' if mark.writes else 'call_tool')}"
 
 
-def without_unasked(tools: Iterable[Tool], prompt: str, *, is_doubtful: bool = False) -> Iterator[Tool]:
+def without_unasked(tools: Iterable[Tool], prompt: str) -> Iterator[Tool]:
     """Leave out tools that delete where a prompt says nothing of that, tools that change something where it only asks,
-    and those that do what it forbids: nobody has asked for these names, and a model calls what is named. Where it is
-    doubtful that any tool fits (`is_doubtful`), only a prompt that begins with a change gets tools that make one."""
+    and those that do what it forbids: nobody has asked for these names, and a model calls what is named."""
     task = put_into_english(prompt)
     may_act = not only_asks(task)
     may_delete = may_act and not says_nothing_of_deleting(task)
-    may_change = may_act and (asks_to_change(task) or not is_doubtful)
     forbidden = forbidden_deeds(task)
     for tool in tools:
-        if deletes(tool.name):
-            is_meant = may_delete and forbidden.isdisjoint(terms(tool.name))
-        else:
-            is_meant = not changes(tool.name) or (may_change and forbidden.isdisjoint(terms(tool.name)))
-        if is_meant:
+        is_wanted = (may_delete or not deletes(tool.name)) and (may_act or not changes(tool.name))
+        does = deletes(tool.name) or changes(tool.name)
+        if is_wanted and not (does and forbidden & {*terms(tool.name)}):
             yield tool
 
 

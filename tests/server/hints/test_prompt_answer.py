@@ -16,7 +16,7 @@ from stored_records import saved_upstreams
 from foretool.retrieval.ranking import Nearness, Ranking
 from foretool.server.hints import MOST_TEXT
 from foretool.server.hints.prompt_answer import read_question
-from foretool.server.hints.texts import HEAD, MOST, TOOLS
+from foretool.server.hints.texts import HEAD, TOOLS
 from foretool.server.ledger.story import read_miss_story
 from foretool.server.local.server import Hello
 from foretool.storage.opening import open_store
@@ -114,29 +114,23 @@ async def test_behind_the_best_the_hook_names_nothing_that_the_list_names_alread
 
 
 @requirement("hint:doubt")
-async def test_where_it_is_doubtful_that_any_tool_fits_three_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    deleting = [tool(f"delete_{n}", "To read a document.") for n in range(2)]
-    many = FakeUpstream("files", tools=[*deleting, *(tool(f"read{n}", "To read a document.") for n in range(20))])
-    async with proxy_over(many, policy="frozen", list_tokens=0) as stage:
+async def test_where_it_is_doubtful_that_any_tool_fits_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words alone cannot tell, so without an encoder tools are named."""
+    async with proxy_over(files(), policy="frozen", list_tokens=0) as stage:
         await stage.client.initialize()
         await stage.client.list_tools()
         search = stage.app.search
-        rank = search.rank
+        by_words = search.rank
 
         def by_meaning(*given: Any) -> Ranking:
             ranking = by_words(*given)
             near = Nearness("minilm-tools", cosines=(0.3,))
             return replace(ranking, evidence=tuple(replace(line, nearness=near) for line in ranking.evidence))
 
-        def by_words(*given: Any) -> Ranking:
-            """Tools that delete stand first, and are left out before others are counted: nobody asks for them."""
-            ranking = rank(*given)
-            return replace(ranking, ranked=tuple(sorted(ranking.ranked, key=lambda each: "delete" not in each.tool)))
-
-        for level, is_read, most in (("low", True, 3), ("low", False, MOST), ("medium", True, MOST)):
+        for level, is_read, says in (("low", True, False), ("low", False, True), ("medium", True, True)):
             monkeypatch.setattr(search, "judge", lambda ranking, level=level: SimpleNamespace(level=level))
             monkeypatch.setattr(search, "rank", by_meaning if is_read else by_words)
-            assert len(set(re.findall(r"read\d+", ask(stage, "read the document")))) == most
+            assert bool(ask(stage, "read the document")) is says
 
 
 @requirement("hint:record")

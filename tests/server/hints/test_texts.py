@@ -111,16 +111,6 @@ def test_no_tool_that_changes_something_is_named_where_a_prompt_only_asks_or_for
     assert [each.name for each in without_unasked(tools, prompt)] == named
 
 
-@requirement("hint:unasked")
-@pytest.mark.parametrize(("prompt", "is_named"), [("I hate this commit", False), ("write the commit", True)])
-def test_where_it_is_doubtful_that_any_tool_fits_one_that_changes_something_is_asked_for(
-    prompt: str, is_named: bool
-) -> None:
-    named = [each.name for each in without_unasked([tool("git_commit"), tool("git_diff")], prompt, is_doubtful=True)]
-    assert named == ["git_commit"] * is_named + ["git_diff"]
-    assert list(without_unasked([tool("delete_note")], "forget the note", is_doubtful=True))
-
-
 @requirement("hint:tokens")
 def test_the_text_describes_six_tools_and_names_up_to_six_more_in_300_tokens() -> None:
     short = [tool(f"t{n}", "Does it.") for n in range(60)]
