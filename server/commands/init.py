@@ -125,7 +125,9 @@ def command(
     if not files and not own.servers():
         planned = []  # a file without servers is of no use to anybody
     add = partial(_with_hooks, files=files, config=own_path, with_profiles=with_profiles)
-    planned = _add_hooks(planned, add, wants_hook, wants_shell_hook, asks=asks)
+    unhooked: list[str] = []
+    planned = _add_hooks(planned, add, wants_hook, wants_shell_hook, unhooked, asks=asks)
+    problems = [*problems, *dict.fromkeys(each for each in unhooked if each not in problems)]
     if not as_json:
         _show_planned(files, planned, problems, own_path)
         _say_recorded(planned if wants_hook is None and not asks else ())
@@ -264,20 +266,21 @@ def _read_sources(sources: Sequence[Path]) -> list[FoundFile]:
 
 def _add_hooks(
     planned: list[FileChange], add: Callable[..., list[FileChange]], wants_hook: bool | None,
-    wants_shell_hook: bool | None, *, asks: bool,
+    wants_shell_hook: bool | None, problems: list[str], *, asks: bool,
 ) -> list[FileChange]:  # fmt: skip
-    """Return the changes with the hooks that are wanted; `add` adds those of one kind.
+    """Return the changes with the hooks that are wanted; `add` adds those of one kind. `problems` gets the files that
+    cannot take one.
 
     Until foretool is in a client the prompt hook is added unless the answer is no. Later a client without it stands for
     such an answer. Where nobody is asked, that is what happens.
     """
-    hooked = [change.path for change in add(planned, hooks=HOOKS) if change not in planned]
+    hooked = [change.path for change in add(planned, hooks=HOOKS, problems=[]) if change not in planned]
     if wants_hook is None and hooked and not client_hooks.has_prompt_hook():
         wants_hook = _is_first_set_up()
         if asks:
             wants_hook = _wants_prompt_hook(hooked, default=wants_hook)
     for hooks, is_wanted in ((HOOKS, wants_hook), (SHELL_HOOKS, wants_shell_hook)):
-        planned = add(planned, hooks=hooks) if is_wanted else planned
+        planned = add(planned, hooks=hooks, problems=problems) if is_wanted else planned
     return planned
 
 
@@ -288,19 +291,28 @@ def _is_first_set_up() -> bool:
 
 
 def _with_hooks(
-    planned: Sequence[FileChange], files: Iterable[FoundFile], config: Path, hooks: Mapping[str, ClientHook], *,
-    with_profiles: bool,
+    planned: Sequence[FileChange], files: Iterable[FoundFile], config: Path, hooks: Mapping[str, ClientHook],
+    problems: list[str], *, with_profiles: bool,
 ) -> list[FileChange]:  # fmt: skip
-    """Return the changes, and those that add one of these hooks to each client that has such hooks."""
+    """Return the changes, and those that add one of these hooks to each client that has such hooks. `problems` gets the
+    files that cannot take one."""
     by_path = {change.path: change for change in planned}
+    again = f"foretool init --{'shell-' * (hooks is SHELL_HOOKS)}hook"
+    profiles: dict[str, str] = {}
     for client in dict.fromkeys(file.file.client for file in files if not file.problem):
+        profiles.setdefault(client_hooks.SAME.get(client, client), client)
+    for client, profile in profiles.items():
         if (hook := hooks.get(client)) is not None:
             path = Path(hook.file).expanduser()
-            profile = client if with_profiles else ""
-            typed = hint.hook_command(config, profile, client, is_shell=hooks is SHELL_HOOKS)
-            with suppress(DocumentError, OSError):  # `hint --install` says what is wrong
+            of_profile = profile if with_profiles else ""
+            typed = hint.hook_command(config, of_profile, client, is_shell=hooks is SHELL_HOOKS)
+            try:
                 if change := client_hooks.change(hook, path, typed, by_path.get(path)):
                     by_path[path] = change
+            except DocumentError as error:
+                problems.append(f"{path}: {error}; then {again}")
+            except OSError as error:
+                problems.append(f"{path}: cannot be read ({error.strerror}); check its permissions; then {again}")
     return list(by_path.values())
 
 

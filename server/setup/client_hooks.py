@@ -175,6 +175,9 @@ HOOKS: Final = {
 }  # fmt: skip
 """The prompt hooks, by the name of the client."""
 
+SAME: Final = {"vscode-insiders": "vscode"}
+"""Clients that run the hooks of another client."""
+
 
 def _run_meanwhile(typed: str) -> Settings:
     return {"type": "command", "command": typed, "timeout": 2, "async": True}

@@ -18,7 +18,7 @@ def test_every_client_gets_absolute_paths(tmp_path: Path, capsys: pytest.Capture
         (servers,) = found[name]["entry"].values()
         assert servers["foretool"]["args"][-5:] == ["serve", "--config", str(path), "--profile", "work"]
         assert Path(servers["foretool"]["command"]).is_absolute()
-    assert "hint --config" in json.dumps(found["claude-code"]["hook"]) and found["cursor"]["hook"] is None
+    assert "hint --config" in json.dumps(found["claude-code"]["hook"]) and found["windsurf"]["hook"] is None
 
 
 def test_a_client_that_is_not_known_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

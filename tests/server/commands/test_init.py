@@ -765,3 +765,36 @@ def test_the_question_about_the_hook_says_what_was_measured_and_names_clients_al
     rows = (Path(__file__).parents[3] / "docs/agents.md").read_text().splitlines()
     at = next(number for number, row in enumerate(rows) if "the closed half again" in row)
     assert "with the prompt hook** | 11 of 21" in rows[at] and "its list alone | 7 of 21" in rows[at + 1]
+
+
+@requirement("hint:install")
+def test_a_file_of_hooks_that_cannot_take_ours_is_named_with_the_way_to_add_it_later(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_servers(home, {".cursor/mcp.json": folders("/a"), ".claude.json": folders("/a")})
+    file = home / ".cursor/hooks.json"
+    file.write_text('{"version": 1')
+    assert run(["init", "--no-hook", "--dry-run"]) == 0 and "hooks.json" not in capsys.readouterr().out
+    assert run(["init", "--yes", "--no-start"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Not changed:" in out and "hooks.json: 1:14: expected" in out and "; then foretool init --hook What" in out
+    assert "hint --config" in (home / ".claude/settings.json").read_text()
+    file.write_text('{"version": 1}')
+    assert run(["init", "--hook", "--yes", "--no-start"]) == 0
+    assert "hint --config" in file.read_text() and "Not changed" not in capsys.readouterr().out
+
+
+@requirement("hint:install")
+def test_vscode_insiders_runs_the_hook_of_vscode_and_each_has_it_once(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, users = home / ".copilot/hooks/foretool-vscode.json", home / ".config/Code - Insiders/User"
+    users.mkdir(parents=True)
+    (users / "mcp.json").write_text('{"servers": {"echo": {"command": "true"}}}')
+    assert run(["connect", "vscode-insiders"]) == 0
+    assert "foretool hint --install --client vscode\n" in capsys.readouterr().out
+    for words, profile in ([], ""), (["--profiles"], " --profile vscode-insiders"):
+        assert run(["init", "--client", "vscode-insiders", "--yes", "--no-start", *words]) == 0
+        (entry,) = json.loads(file.read_text())["hooks"]["userPromptSubmitted"]
+        assert entry["bash"].endswith(f"mcp.json{profile} --client vscode")
+        assert run(["init", "--undo"]) == 0 and not file.exists()
