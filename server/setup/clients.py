@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from msgspec import Struct
 
 from foretool.server.setup import dialects
+from foretool.server.setup.client_hooks import HOOKS
 from foretool.server.setup.dialects import Dialect
 from foretool.server.setup.documents import Keys, Kind, value_at
 
@@ -71,6 +73,8 @@ class ClientFile(Struct, frozen=True, kw_only=True):
     dialect: Dialect
     home: Path
     """Exists if the client is installed."""
+    guest: Path | None = None
+    """A file in `home` that is there for another client; where nothing else is, the client is not installed."""
     scope: Scope = "user"
     registers: bool = True
     """Whether foretool may be registered here; the other files are only read and relieved of their servers."""
@@ -94,7 +98,10 @@ class ClientFile(Struct, frozen=True, kw_only=True):
 
     @property
     def is_installed(self) -> bool:
-        return self.home.is_dir() or self.path.is_file()
+        if self.guest is None or not self.home.is_dir():
+            return self.home.is_dir() or self.path.is_file()
+        found = (each for each in self.home.rglob("*") if not each.is_dir())
+        return list(islice(found, 2)) != [self.guest]
 
 
 def client_files(machine: Machine) -> list[ClientFile]:
@@ -156,7 +163,8 @@ def _terminals(machine: Machine) -> Iterator[ClientFile]:
     name = "opencode.jsonc" if (opencode / "opencode.jsonc").is_file() else "opencode.json"
     yield _file("opencode", "opencode", opencode / name, keys=("mcp",), newer=("mcp", "servers"),
                 dialect=dialects.OPENCODE)  # fmt: skip
-    yield _file("copilot", "Copilot CLI", home / ".copilot" / "mcp-config.json", dialect=dialects.COPILOT)
+    yield _file("copilot", "Copilot CLI", home / ".copilot" / "mcp-config.json", dialect=dialects.COPILOT,
+                guest=home / Path(HOOKS["vscode"].file).relative_to("~"))  # fmt: skip
 
 
 _OF_GEMINI: Final = (Switch(("mcp", "excluded")), Switch(("mcp", "allowed"), is_on=True))

@@ -798,3 +798,16 @@ def test_vscode_insiders_runs_the_hook_of_vscode_and_each_has_it_once(
         (entry,) = json.loads(file.read_text())["hooks"]["userPromptSubmitted"]
         assert entry["bash"].endswith(f"mcp.json{profile} --client vscode")
         assert run(["init", "--undo"]) == 0 and not file.exists()
+
+
+def test_the_hook_of_vscode_in_the_folder_of_copilot_is_no_copilot(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / ".config/Code/User").mkdir(parents=True)
+    write_servers(home, {".claude.json": folders("/a")})
+    assert run(["init", "--yes", "--no-start"]) == 0 and (home / ".copilot/hooks/foretool-vscode.json").exists()
+    assert run(["init", "--yes", "--no-start"]) == 0
+    assert "Copilot" not in capsys.readouterr().out and not (home / ".copilot/mcp-config.json").exists()
+    (home / ".copilot/config.json").write_text("{}")
+    assert run(["init", "--dry-run"]) == 0
+    assert "~/.copilot/mcp-config.json is made and gets foretool" in capsys.readouterr().out
