@@ -112,7 +112,8 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs, fu
     output.say(
         f"A list of all tools takes {full:,} tokens now; past calls are compared with the tools of their time. What was"
         " read is an estimate: the list counts at each call and search, an answer from then on to the end of its task."
-        " A task is what a session called up to a search for something else, a prompt or a pause of half an hour."
+        " A task is what a session called up to the next prompt (without a hook, to a search for something else) or a"
+        " pause of half an hour."
         " Where no call worked there is none."
         " Refused: calls that did not run, because a rule, the config or the user said no, the arguments were wrong, or"
         " the server was down; with all tools listed they count as not made. Failed: they ran and came to nothing."
