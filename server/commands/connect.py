@@ -57,7 +57,7 @@ def command(path: Path | None, as_json: bool, profile: str, client: str | None) 
         return 0
     own = edits.short(chosen)
     if config is None:
-        output.warn(f"{own}: no such file yet; foretool init makes it out of the servers of your clients")
+        hint.warn_of_no_config(chosen)
     elif any(chosen == Path(each.file) for each in found):
         output.warn(f"{own} is the client's own file: foretool would start itself; copy your servers to another file")
     elif others := _other_servers([files[each.client] for each in found]):

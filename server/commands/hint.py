@@ -15,9 +15,10 @@ import click
 from click import ClickException
 
 from foretool.server import hint
-from foretool.server.commands import output
+from foretool.server.commands import edits, output
 from foretool.server.commands.options import config_option, profile_option
 from foretool.server.config.files import find_place
+from foretool.server.config.loader import load
 from foretool.server.setup import changes, client_hooks, leaving
 from foretool.server.setup.client_hooks import HOOKS, SHELL_HOOKS
 from foretool.server.setup.documents import DocumentError
@@ -62,6 +63,8 @@ def command(
     file = (settings or Path(hook.file)).expanduser()
     place = find_place(path, os.environ).path
     typed = hook_command(place, profile, client, is_shell=is_shell)
+    if wanted == "install" and profile:
+        load(place).require_profile(profile)
     try:
         changed = client_hooks.change(hook, file, typed if wanted == "install" else "")
         if changed is not None and wanted == "remove":
@@ -85,9 +88,15 @@ def command(
         output.say(f"{file}: {hook.title} now runs this {when}:\n{typed}\nTo remove it: {undo}")
         if hook.after:
             output.say(hook.after)
+        if not place.exists():
+            warn_of_no_config(place)
     else:
         output.say(f"{file}: removed the hook")
     return 0
+
+
+def warn_of_no_config(place: Path) -> None:
+    output.warn(f"{edits.short(place)}: no such file yet; foretool init makes it out of the servers of your clients")
 
 
 def launcher() -> list[str]:

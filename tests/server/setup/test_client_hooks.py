@@ -88,9 +88,9 @@ def test_hooks_of_the_user_keep_their_comments_and_their_layout(
     mine = '{"command": "./notes-of-foretool hint"}'
     members = members.replace("MINE", f'{{"hooks": [{mine}]}}' if hook.is_grouped else mine)
     before = f'{{\n  "version": 1,\n  "hooks": {{\n    "{hook.event}": {members}, "Stop": [],\n  }}\n}}\n'
-    file = tmp_path / "settings.json"
+    file, config = tmp_path / "settings.json", write_config(tmp_path, profiles={"docs": {}})
     file.write_bytes(before.encode())
-    wanted = ["hint", "--client", hook.client, "--settings", str(file), "--config", str(write_config(tmp_path))]
+    wanted = ["hint", "--client", hook.client, "--settings", str(file), "--config", str(config)]
     assert run([*wanted, "--remove"]) == 0 and "nothing to change" in " ".join(capsys.readouterr().out.split())
     for profile in ("", "docs"):
         assert run([*wanted, "--install", "--profile", profile]) == 0
@@ -291,7 +291,7 @@ def test_a_hook_that_cannot_start_or_never_ends_holds_up_no_prompt(tmp_path: Pat
 def test_a_module_goes_in_and_out_and_another_plugin_is_left_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, config = tmp_path / "foretool.js", write_config(tmp_path)
+    file, config = tmp_path / "foretool.js", write_config(tmp_path, profiles={"docs": {}})
     wanted = ["hint", "--client", "opencode", "--settings", str(file), "--config", str(config)]
     assert run([*wanted, "--install"]) == 0
     assert "restart it" in " ".join(capsys.readouterr().out.split())
