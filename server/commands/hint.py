@@ -75,23 +75,26 @@ def command(
         raise ClickException(f"{file}: {error}") from None
     except OSError as error:
         raise ClickException(f"{file}: cannot be read ({error.strerror}); check its permissions") from None
+    shown = edits.short(file)
     if changed is None:
-        output.say(f"{file}: nothing to change")
+        output.say(f"{shown}: nothing to change")
     elif dry_run:
-        output.say(f"{file} would change:")
+        output.say(f"{shown} would change:")
         click.echo("\n".join(map(output.printable_text, changes.difference(changed))))
         output.say("Nothing was written.")
     elif wanted == "install":
         undo = "foretool hint --remove" + " --shell" * is_shell
         undo += f" --client {client}" if client != "claude-code" else ""
         when = "after every command of its shell" if is_shell else "at every prompt"
-        output.say(f"{file}: {hook.title} now runs this {when}:\n{typed}\nTo remove it: {undo}")
+        output.say(f"{shown}: {hook.title} now runs this {when}:")
+        click.echo(f"  {output.printable_text(typed)}")
+        output.say(f"To remove it: {undo}")
         if hook.after:
             output.say(hook.after)
         if not place.exists():
             warn_of_no_config(place)
     else:
-        output.say(f"{file}: removed the hook")
+        output.say(f"{shown}: removed the hook")
     return 0
 
 

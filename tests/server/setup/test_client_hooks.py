@@ -208,7 +208,9 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(tmp_path: Path, capsy
     assert '+    "UserPromptSubmit": [' in shown and not file.exists()
     assert "hooks.json would change:" in shown.replace("\n", "") and "Nothing was written." in shown
     assert run([*wanted, "--install"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    out = capsys.readouterr().out
+    assert f"\n  {hook_command(tmp_path / 'mcp.json', '', 'codex')}\nTo remove it: " in out
+    said = " ".join(out.split())
     assert "type /hooks" in said and "foretool hint --remove --client codex" in said
     assert run([*wanted, "--remove"]) == 0
     assert run([*wanted, "--remove"]) == 0
