@@ -109,7 +109,7 @@ _FORBIDDEN: Final = re.compile(
 )
 """What a task says is not to be done, in the order of English or of the words of another language."""
 _PAST: Final = re.compile(
-    r"\W*(?:did|was|were|had|who|whose|have (?:i|we|they|you)|has)\b(?:[^.,;:!?\n-]|[.-](?=\w))*[?!\s]*", re.IGNORECASE
+    r"\W*(?:did|was|were|had|who|whose|have (?:i|we|they|you)|has)\b(?:[^.,;:!?\n-]|[.-](?=\w))*+[?!\s]*", re.IGNORECASE
 )
 """One clause that asks what was done, whatever word for a deed it has: "was the file deleted in the last commit"."""
 _ENGLISH: Final = re.compile(

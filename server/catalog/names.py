@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import itertools
 import re
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -42,7 +43,7 @@ Key = tuple[str, str]
 """The name of an upstream and the name of a tool there."""
 
 COMPARED: Final = 100
-"""How many names near to a name that no tool has are looked through for one of the server that it names."""
+"""How many names are compared letter by letter with a name that no tool has."""
 OFFERED: Final = 5
 """How many names are offered for a wrong one."""
 _PREFIX_LIMIT = 16
@@ -174,6 +175,8 @@ class Resolver:
                 bare[tool][upstream] = None
         self._bare = {tool: (next(iter(found)), tool) for tool, found in bare.items() if len(found) == 1}
         self._folded: dict[str, list[ToolId]] | None = None
+        self._places: dict[str, array[int]] = {}
+        """By pair of neighbouring letters, the places of the folded names that have it."""
 
     def resolve(self, name: str) -> ToolId | None:
         """Return the tool with exactly this name: its exposed name, an exposed name that it had before, `server__tool`
@@ -212,8 +215,21 @@ class Resolver:
             return same[:limit]
         from difflib import get_close_matches  # slow to import, and only this path needs it
 
-        close = get_close_matches(fold_name(name), folded, n=limit, cutoff=0.6)
+        close = get_close_matches(fold_name(name), self._likely(fold_name(name)), n=limit, cutoff=0.6)
         return list(dict.fromkeys(tool for key in close for tool in folded[key]))[:limit]
+
+    def _likely(self, name: str) -> list[str]:
+        """Return the folded names that share most pairs of letters with this one: comparing it with all 4,432 names of
+        168 real servers takes .6 s, and with 5,000 that a hostile server has chosen 4 s."""
+        from foretool.retrieval.words import letter_pairs  # its word lists take milliseconds that no list needs
+
+        names = list(self._fold_names())
+        if not self._places:
+            for place, other in enumerate(names):
+                for pair in letter_pairs(other):
+                    self._places.setdefault(pair, array("I")).append(place)
+        shared = Counter(itertools.chain.from_iterable(self._places.get(pair, ()) for pair in letter_pairs(name)))
+        return [names[place] for place, _ in shared.most_common(COMPARED)]
 
     def _fold_names(self) -> dict[str, list[ToolId]]:
         if self._folded is None:

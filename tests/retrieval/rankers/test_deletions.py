@@ -146,6 +146,7 @@ def test_a_tool_that_changes_something_stands_lower_where_a_question_asks_for_no
         "without " * 2_500,
         "no edit " * 2_500,
         "did " + "a." * 10_000 + "!",
+        "was it" + " " * 20_000 + "x,",
         "and if " + "a " * 10_000,
     ],
 )

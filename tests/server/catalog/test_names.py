@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 import sqlite3
+import time
 
 import pytest
 from fakes import failing_store
@@ -132,6 +133,15 @@ def test_a_tool_is_found_by_each_of_its_exact_names(name: str) -> None:
     assert resolver.resolve(name) == "g__log"
     assert resolver.resolve("add") is None
     assert resolver.resolve("") is None
+
+
+def test_no_names_of_a_server_make_the_search_for_a_misspelled_one_long() -> None:
+    names = [("p", f"{'a' * 40}{at:05}") for at in range(5_000)]
+    resolver = Resolver({(server, tool): ToolId(f"{server}__{tool}") for server, tool in names})
+    wrong = "p__" + "a" * 39 + "b00042"
+    begun = time.process_time()
+    assert "p__" + "a" * 40 + "00042" in resolver.near(wrong)
+    assert time.process_time() - begun < 1  # comparing each of them letter by letter takes 4 s
 
 
 def test_names_that_the_store_refuses_are_saved_later() -> None:
