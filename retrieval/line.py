@@ -47,7 +47,7 @@ class NeedScores:
         best_slot = next(slot for slot, score in self.hits.items() if score == self.best[0])
         return Evidence(
             named=self._is_named,
-            strength=self.best[0] / idf(lexical.live, 1),
+            strength=self.best[0] / idf(lexical.total, 1),
             entropy=softmax_entropy(self.best),
             coverage=lexical.coverage(self.wanted, best_slot),
         )

@@ -433,7 +433,9 @@ def _read_tools(
     ]
     wanted = ((own, name, reached[name]) for name, _, own, _ in _preselect(heads, text))
     tools = _as_served(config, reach, store.catalog.tools_named(wanted))
-    return Corpus(tools, {name: server.entry.description for name, server in config.servers.items()}), tools
+    corpus = Corpus(tools, {name: server.entry.description for name, server in config.servers.items()})
+    corpus.lexical.chosen_from = len(heads)
+    return corpus, tools
 
 
 def _as_served(config: Config, reach: Reach, tools: list[Tool]) -> list[Tool]:

@@ -132,7 +132,10 @@ class Lexical:
         """`wide`: the bound `_WIDE`; 0 for texts that may be as rich as they are."""
         self.fields = tuple(fields)
         self.live = 0
-        """Tools that are not dropped; the N of idf."""
+        """Tools that are not dropped."""
+        self.chosen_from = 0
+        """How many tools these were chosen from by the words of the query, if they were: of a rare word all that have
+        it are here, and idf compares their number with all."""
         self._alive = bytearray()  # (slots,), 1 until dropped
         self._bound = wide
         self._wide: dict[int, float] = {}  # by slot of a wide tool, what its scores are multiplied by
@@ -142,6 +145,11 @@ class Lexical:
         self._totals = [0] * len(self.fields)  # sums of lengths over live slots
         self._norms: list[list[float]] = []  # (slots,) each, by field; none when stale
         self._impacts: dict[str, Impacts] = {}  # of the terms asked for since the last change
+
+    @property
+    def total(self) -> int:
+        """The N of idf."""
+        return max(self.live, self.chosen_from)
 
     def add(self, document: Document) -> int:
         """Index a document; its slot is the next one."""
@@ -235,7 +243,7 @@ class Lexical:
     def rare(self, wanted: Mapping[str, float]) -> list[str]:
         """Return the terms that few tools have, the rarest first, at most `_MOST_NEAR`."""
         having = {term: found.having for term in wanted if (found := self.impacts(term))}
-        return pick_rare(wanted, having, self.live)
+        return pick_rare(wanted, having, self.total)
 
     def hits(self, wanted: Mapping[str, float]) -> dict[int, float]:
         """Score weighted terms by slot; slots that have none of them are left out."""
@@ -255,7 +263,7 @@ class Lexical:
     def coverage(self, wanted: Mapping[str, float], slot: int, least_total: int = 0) -> float:
         """Return which share of a query's terms, by weight and idf, a tool has, 0 to 1. `least_total`: the fewest tools
         for which idf is computed, so that a small corpus does not make every word look rare."""
-        total = max(self.live, least_total)
+        total = max(self.total, least_total)
         mass = met = 0.0
         unknown = idf(total, 0)
         for term, weight in wanted.items():
@@ -270,7 +278,7 @@ class Lexical:
     def telling_share(self, wanted: Mapping[str, float], score: float) -> float:
         """Return how much the words of a query weigh against encoders, 0 to 1. `score`: the best score by words. It is
         low where that tool meets little of the query, such as one rare word in the example of a parameter."""
-        total = self.live
+        total = self.total
         mass = 0.0
         for term, weight in wanted.items():
             if weight >= SAID:
@@ -309,7 +317,7 @@ class Lexical:
                 add_slot(slot)
                 add_weight(weight)
                 last = slot
-        worth = idf(self.live, len(slots))
+        worth = idf(self.total, len(slots))
         values = array("f", [worth * weight / (_K1 + weight) for weight in weights])
         if self._wide:
             for place, slot in enumerate(slots):

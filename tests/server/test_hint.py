@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_fakes import definition, fill, write_config
+from command_fakes import definition, fill, remember, write_config
 from fakes import FakeUpstream, proxy_over, tool
 from hypothesis import given
 from hypothesis import strategies as st
@@ -298,6 +298,15 @@ def test_of_a_large_catalog_the_tools_that_share_words_are_ranked() -> None:
     assert len(found) == 100 and {"s__t150", "s__create"} <= set(found)
     assert hint._preselect(heads, "weather") == []
     assert hint._preselect(heads[:60], "weather") == heads[:60]
+
+
+def test_a_word_that_all_ranked_tools_have_still_says_much_in_a_large_catalog(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    with fill(path) as store:
+        remember(configs.load(path), store, "calc", {f"f{n}": f"Returns column {n} of a table" for n in range(400)})
+        remember(configs.load(path), store, "sky", {f"droplet_{n}": f"Create droplets of size {n}" for n in range(90)})
+    said = hint.answer_prompt(told(prompt="create a droplet in Frankfurt"), HintOptions(path))
+    assert "- sky__droplet_" in said
 
 
 def test_words_that_mean_nearly_the_same_bring_a_tool_among_those_that_are_ranked() -> None:
