@@ -68,7 +68,7 @@ def command(
     try:
         changed = client_hooks.change(hook, file, typed if wanted == "install" else "")
         if changed is not None and wanted == "remove":
-            changed = leaving.with_deletion(changed, place.parent / changes.FOLDER)
+            changed = leaving.as_before(changed, place.parent / changes.FOLDER)
         if changed is not None and not dry_run:
             changes.write_changes([changed], place.parent / changes.FOLDER)
     except DocumentError as error:

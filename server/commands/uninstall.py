@@ -98,7 +98,7 @@ def _plan(place: Path) -> tuple[list[FileChange], list[str], list[str]]:
         raise ClickException(f"{place}: a value of the keyring cannot be read: {error}") from None
     backups = place.parent / changes.FOLDER
     planned, problems = leaving.plan_leaving(found, backups, own)
-    planned = [leaving.with_deletion(each, backups) for each in _with_hooks(planned, problems)]
+    planned = [leaving.as_before(each, backups) for each in _with_hooks(planned, problems)]
     return planned, problems, leaving.in_no_client(found, planned, own)
 
 

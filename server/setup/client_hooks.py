@@ -271,6 +271,11 @@ def without_hook(hook: ClientHook, text: str) -> str:
     return document.text()
 
 
+def has_hook(text: str) -> bool:
+    """Return whether a text has any hook of ours. Raises `DocumentError`."""
+    return any(without_hook(hook, text) != text for hook in (*HOOKS.values(), *SHELL_HOOKS.values()))
+
+
 def has_prompt_hook() -> bool:
     """Return whether a client of this user runs our prompt hook."""
     for hook in HOOKS.values():

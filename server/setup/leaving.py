@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -312,12 +313,23 @@ def _written(file: ClientFile, entry: Any) -> dict[str, Any]:
     return dialects.write_entry(file.dialect, entry)
 
 
-def with_deletion(change: FileChange, backups: Path) -> FileChange:
-    """Return a change that deletes a file which `init` made and in which nothing is left."""
-    made = next((each for each in reversed(changes.earlier_versions(change.path, backups))), None)
-    if change.is_gone or made is None or made.before is not None or change.after.strip() not in (b"", b"{}"):
+def as_before(change: FileChange, backups: Path) -> FileChange:
+    """Return a change that takes our hooks out of a file, so that a file which nobody has edited becomes what it was,
+    byte for byte; it goes if a run made it and nothing is left in it."""
+    versions = changes.earlier_versions(change.path, backups)
+    if change.is_gone or not versions:
         return change
-    return replace(change, after=b"", is_gone=True, folders=made.made)
+    if versions[-1].before is None and change.after.strip() in (b"", b"{}"):
+        return replace(change, after=b"", is_gone=True, folders=versions[-1].made)
+    now = change.before
+    with suppress(DocumentError):
+        for each in versions:
+            if change.why or each.written != now or each.before is None:
+                break
+            now = each.before
+            if not any(map(client_hooks.has_hook, map(_decode, (now, change.after)))):
+                return replace(change, after=now)
+    return change
 
 
 def in_no_client(found: Iterable[FoundFile], planned: Sequence[FileChange], own: Mapping[str, Any]) -> list[str]:

@@ -178,3 +178,21 @@ def test_what_stays_is_what_exists_and_no_folder_that_holds_other_things(
     ]
     assert run(["uninstall", "--yes", "--config", str(mine)]) == 0 and (home / "encoders/letter.txt").exists()
     assert "rm -r" not in out and f"Stays: {mine} (your config and copies" in out
+
+
+@pytest.mark.parametrize(
+    "text", ['{"version": 1}', '{"hooks": {}}\n', '{"version": 1, "hooks": {"beforeSubmitPrompt": []}}']
+)
+def test_a_file_of_hooks_that_nobody_edited_becomes_what_it_was(home: Path, text: str) -> None:
+    file, config = home / ".cursor/hooks.json", home / ".config/foretool/mcp.json"
+    for path, written in ((file, text), (config, '{"mcpServers": {}}')):
+        path.parent.mkdir(parents=True)
+        path.write_text(written)
+    hint = ["hint", "--client", "cursor"]
+    assert run([*hint, "--install"]) == run([*hint, "--remove"]) == 0 and file.read_text() == text
+    assert run([*hint, "--install"]) == run([*hint, "--install", "--shell"]) == 0
+    assert run([*hint, "--remove"]) == 0 and "hint --shell" in file.read_text()
+    assert run([*hint, "--install"]) == run(["uninstall", "--yes"]) == 0 and "foretool" not in file.read_text()
+    file.write_text(text)
+    assert run([*hint, "--install"]) == run([*hint, "--install", "--shell"]) == 0
+    assert run(["uninstall", "--yes"]) == 0 and file.read_text() == text

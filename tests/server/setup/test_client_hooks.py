@@ -232,6 +232,18 @@ def test_settings_that_cannot_be_read_are_left_alone(
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@requirement("hint:install")
+def test_a_hook_that_could_never_answer_is_refused_or_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "hooks.json"
+    wanted = ["hint", "--install", "--client", "cursor", "--settings", str(file)]
+    config = write_config(tmp_path, profiles={"docs": {}})
+    assert run([*wanted, "--profile", "dosc", "--config", str(config)]) == 2 and not file.exists()
+    assert "no profile 'dosc'; it has: docs" in " ".join(capsys.readouterr().err.split())
+    config.unlink()
+    assert run([*wanted, "--config", str(config)]) == 0 and file.exists()
+    assert "no such file yet; foretool init makes it" in " ".join(capsys.readouterr().err.split())
+
+
 OPENCODE = HOOKS["opencode"]
 
 
