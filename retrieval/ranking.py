@@ -57,7 +57,8 @@ of the folders above it say little of the tool that is needed, as little as thos
 
 _REFERENCE: Final = re.compile(
     r"(?<![\w#-])(?<![:=] )(?:[A-Za-z]+ )?"
-    r"(?:(?P<issue>#[1-9]\d{0,5}|(?!(?:AES|COVID|CVE|DIN|GPT|HTTP|IEC|ISO|PEP|RFC|SHA|UTF)-)[A-Z]{2,10}-[1-9]\d{0,5})"
+    r"(?:(?P<issue>#[1-9]\d{0,5}|(?!(?:AES|ASCII|CO|COVID|CVE|DIN|EST|FY|GMT|GPT|GTX|HTTP|IEC|ISO|LATIN|MP|MPEG|PEP|PM|PST"
+    r"|RFC|RTX|SARS|SHA|USB|UTC|UTF|WINDOWS)-)[A-Z]{2,10}-[1-9]\d{0,5})"
     r"|(?=[a-f]*\d)(?=\d*[a-f])(?:[0-9a-f]{7,12}|[0-9a-f]{40}))(?![\w-])"
 )
 """The number or key of an issue (#12, OPS-7) or the hash of a commit, with the word before it."""

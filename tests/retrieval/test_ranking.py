@@ -71,6 +71,7 @@ def test_of_a_path_the_last_name_is_searched(line: str, read: str) -> None:
         ("who wrote 9b1d3e4f?", "who wrote the commit 9b1d3e4f?"),
         ("is PR #12 or issue ENG-7 in commit a3f9c21", "is PR #12 or issue ENG-7 in commit a3f9c21"),
         ("order #12 of UTF-8, SHA-256, Q3-2024", "order #12 of UTF-8, SHA-256, Q3-2024"),
+        ("UTC-5, SARS-2, CO-2 and a USB-3 cable", "UTC-5, SARS-2, CO-2 and a USB-3 cable"),
         ("color: #333, #main, # 12, C#7, 1234567, accessed", "color: #333, #main, # 12, C#7, 1234567, accessed"),
         ("id 550e8400-e29b-41d4-a716-446655440000", "id 550e8400-e29b-41d4-a716-446655440000"),
     ],
