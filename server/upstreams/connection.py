@@ -141,11 +141,13 @@ class Request(Struct, eq=False):
         self.reply, self.notice, self.wants, self.poll, self.build_meta = ignore_reply, None, None, None, None
 
 
-def postpone(requests: Iterable[Request], seconds: float) -> None:
-    """Give requests so many seconds more, as if they had been sent later."""
+def postpone(requests: Iterable[Request], now: float, seconds: float) -> None:
+    """Give requests so many seconds more, as if they had been sent later; those that were sent within the last second
+    have come since."""
     for request in requests if seconds else ():
-        request.sent_at += seconds
-        request.deadline += seconds if request.deadline else 0.0
+        if request.sent_at < now - 1.0:
+            request.sent_at += seconds
+            request.deadline += seconds if request.deadline else 0.0
 
 
 class ConnectionEvents(Protocol):
@@ -374,7 +376,7 @@ class Connection:
 
     def expire(self, now: float, asleep_s: float = 0.0) -> list[Request]:
         """Cancel the requests whose deadline has passed, and return them; the caller answers them."""
-        postpone(self._pending.values(), asleep_s)
+        postpone(self._pending.values(), now, asleep_s)
         late = [request for request in self._pending.values() if request.deadline and request.deadline < now]
         for request in late:
             self.cancel(request, "timed out")

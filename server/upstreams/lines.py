@@ -116,7 +116,7 @@ class Line:
     def expire(self, now: float, asleep_s: float = 0.0) -> None:
         """Answer each request whose deadline has passed with `Lost`. `now`: monotonic seconds."""
         late = self.connection.expire(now, asleep_s) if self.connection is not None else []
-        postpone(self._waiting, asleep_s)
+        postpone(self._waiting, now, asleep_s)
         unsent = [request for request in self._waiting if request.deadline and request.deadline < now]
         for request in unsent:
             self._waiting.remove(request)
