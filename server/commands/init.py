@@ -317,9 +317,10 @@ def _with_hooks(
 
 
 def _wants_profiles(files: Sequence[FoundFile], merged: Merged) -> bool:
-    question = "\nKeep each client to the servers that it had, with a profile for each?"
-    is_asked = bool(_seen_by_more(files, merged) or merged.widened)
-    return is_asked and output.agrees(question)
+    if not (_seen_by_more(files, merged) or merged.widened):
+        return False
+    output.say_lines("")
+    return output.agrees("Keep each client to the servers that it had, with a profile for each?")
 
 
 def _wants_prompt_hook(files: Sequence[Path], *, default: bool) -> bool:

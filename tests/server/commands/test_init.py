@@ -628,7 +628,9 @@ def test_a_yes_to_profiles_keeps_clients_apart_as_the_option_does(
     capsys.readouterr()
     monkeypatch.setattr("sys.stdin", Terminal("y\ny\n"))
     assert run(["init", "--no-start", "--no-hook"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    out = capsys.readouterr().out
+    assert "\n\nKeep each client to the servers that it had, with a profile for each? [y/N]: " in out
+    out = " ".join(out.split())
     assert json.loads(ours.read_text()) == by_option
     assert "two servers, because" in out.rpartition("a profile for each?")[2].partition("What changes:")[0]
     assert "kept once" not in out.rpartition("a profile for each?")[2] and "s3cret" not in out
