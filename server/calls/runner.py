@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
@@ -38,7 +39,8 @@ from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Call, Outcome, Tool
 
 READING_S: Final = 0.02
-"""No model reads an answer and writes the next call in this time; a program does."""
+"""No model reads an answer and writes the next call in this time; a program does, and a client that makes the calls of
+one turn of a model one after the other. Such a call is predicted from if its server takes as long."""
 
 
 class _Attempt(Struct):
@@ -108,6 +110,8 @@ class ToolRunner:
             return  # what a listed tool answers stays as it is, and no model reads one call of a list
         if attempt.started - (exchange.chat or attempt.session.conversations.whole).answered_at >= READING_S:
             self._at_end(partial(self._look_ahead, exchange, attempt))
+        else:
+            asyncio.get_running_loop().call_later(READING_S, self._look_ahead, exchange, attempt)
 
     def describe(self, exchange: Exchange) -> RunningCall | None:
         """Return the call that an upstream runs for an exchange; None if it runs none."""

@@ -242,6 +242,21 @@ async def test_calls_that_a_model_makes_at_once_are_all_predicted_from(monkeypat
         assert done.count("predict") == 3
 
 
+@requirement("learn:hint")
+async def test_the_last_call_of_a_turn_is_predicted_from_where_a_client_makes_them_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runner, "READING_S", 0.02)
+    upstream = files()
+    async with proxy_over(upstream, policy="frozen", list_tokens=1) as stage:
+        await learned(stage)
+        call = {"name": "call_tool_write", "arguments": {"name": SHUT, "arguments": {}}}
+        await stage.client.call_tool(call["name"], call["arguments"])
+        upstream.scripts["open"] = answer_late
+        answer = await call_open(stage, "bridge")
+    assert READ in answer["content"][-1]["text"]
+
+
 async def call_open(stage: Stage, asked: str) -> Any:
     if asked == "bridge":
         return await stage.client.call_tool("call_tool_write", {"name": OPEN, "arguments": {}})
