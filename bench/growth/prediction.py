@@ -8,8 +8,8 @@ from 12, never the same twice in a row. `bridge`: the same through `call_tool`. 
 again and again. `task`: as `bridge`, after a search in words that the model knows. `added` is the time of a call less
 that of the upstream alone; `cpu` is the processor time of the proxy's loop. Both proxies and the upstream alone are
 called in turn, so that a busy machine hits all alike. `--think-ms` is the pause of the client before each call, as a
-model makes it; without one only slow calls are predicted from. A process has a proxy of its own; with `--joined` it is a
-window that joins a proxy, and the memory of both is told. With `--encoder minilm-tools`, which the default install
+model makes it; without one only slow calls are predicted from. A process has a proxy of its own; with `--joined` it is
+a window that joins a proxy, and the memory of both is told. With `--encoder minilm-tools`, which the default install
 uses, both have searched and opened the encoder.
 """
 

@@ -1,9 +1,10 @@
 """Predicts the next tools of a conversation from what was learned, and writes hints of them.
 
-A prediction is made while the upstream works on the call; it takes a tenth of a millisecond. Under the policy
-`growing`, the list gains the likely next tools (`lists.growth`), and the result of the call is held until the client
-has listed again. Under every policy, a hint (`texts`) names the hidden tools that are likely enough, in a text block at
-the end of an answer of a bridge or of `discover_tools`. The result of a listed tool stays as its server gave it.
+A prediction is made while the upstream works on the call; with its hint it takes a bridged call .4 ms of processor time
+(`bench.growth.prediction`). Under the policy `growing`, the list gains the likely next tools (`lists.growth`), and the
+result of the call is held until the client has listed again. Under every policy, a hint (`texts`) names the hidden
+tools that are likely enough, in a text block at the end of an answer of a bridge or of `discover_tools`. The result of
+a listed tool stays as its server gave it.
 """
 
 from __future__ import annotations
