@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from foretool.retrieval.corpus import Corpus, digest, digest_query
 from foretool.retrieval.document import Document, document, embedded_text
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.bm25 import Lexical
-from foretool.retrieval.rankers.names import NameIndex
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.storage.records import Tool, ToolId
 
@@ -145,18 +143,16 @@ def test_wordings_do_not_make_a_tool_a_wide_one() -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_changes_all_its_tools_is_read_in_small_parts_and_searched_meanwhile(
+def test_a_server_that_changes_all_its_tools_is_read_tool_by_tool_and_searched_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    count, done = 700, [0]
-    for kind, name in ((NameIndex, "add"), (Lexical, "drop"), (Lexical, "add")):
-        as_it_is = getattr(kind, name)
+    count, done, add = 700, [0], Lexical.add
 
-        def counted(*arguments: Any, as_it_is: Callable[..., Any] = as_it_is) -> Any:
-            done[0] += 1
-            return as_it_is(*arguments)
+    def counted(*arguments: Any) -> Any:
+        done[0] += 1
+        return add(*arguments)
 
-        monkeypatch.setattr(kind, name, counted)
+    monkeypatch.setattr(Lexical, "add", counted)
 
     def listed(version: int) -> list[Tool]:
         return [tool("a", f"get_{at}", f"Version {version} of number {at}") for at in range(count)]
@@ -168,7 +164,7 @@ def test_a_server_that_changes_all_its_tools_is_read_in_small_parts_and_searched
         for _ in corpus.replacing("a", listed(version)):
             longest, done[0] = max(longest, done[0]), 0
             assert all(each.tool in corpus.slot_of for each in ranker.rank(query).ranked)
-        assert max(longest, done[0]) <= 101, "a part is as large as all of it"
+        assert max(longest, done[0]) == 1, "several tools are read in one part"
         compacted += len(corpus.ids) < slots
         fresh = Pipeline(Corpus(listed(version))).rank(query)
         assert [each.tool for each in ranker.rank(query).ranked] == [each.tool for each in fresh.ranked]
