@@ -85,9 +85,9 @@ class TokenRanks:
         return sum(self._count_run(run) for run in short_runs(text))
 
     def _count_run(self, text: str) -> int:
-        if text.isascii():
+        if text.isascii() and _OF_BOTH_CASES not in text:
             return sum(map(self._count_word, _WORDS.findall(text)))
-        written = "".join(each if each.isascii() else _stand_in(each) for each in text)
+        written = "".join(each if each.isascii() and each != _OF_BOTH_CASES else _stand_in(each) for each in text)
         return sum(self._count_word(text[found.start() : found.end()]) for found in _WORDS.finditer(written))
 
     def _merge(self, word: str) -> int:

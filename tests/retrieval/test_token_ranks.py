@@ -34,6 +34,7 @@ def test_definitions_and_texts_of_many_scripts_have_the_tokens_of_the_tokenizer(
         )
     )
     @example("we'll say: the user's IDs, getHTTPResponse({\"a\":1234567})\n\n  // end  ")
+    @example("\x01E \x01é")
     def counts_alike(text: str) -> None:
         assert ranks.count(text) == tokens.count_tokens([text])[0]
 
