@@ -91,6 +91,11 @@ class HintOptions(
 
     __slots__ = ()
 
+    @property
+    def called(self) -> str:
+        """What the client calls itself over MCP, or a part of that, in lower case."""
+        return _CALLED.get(self.client, str(self.client))
+
 
 class HookPrompt(namedtuple("Asked", ("text", "session", "folder", "at"))):
     """A prompt as the client's hook told it. `session`: the client's own id of its conversation."""
@@ -274,7 +279,7 @@ def report_commands(event_json: bytes | bytearray, options: HintOptions) -> str:
         folder = _folder_of(event)
         _ask(
             "shell",
-            {"commands": shapes, "cwd": folder, "client": options.client},
+            {"commands": shapes, "cwd": folder, "client": options.called},
             options,
             folder,
             left_s(_SHELL_DEADLINE_MS),
@@ -286,7 +291,7 @@ def ask_proxy(asked: HookPrompt, options: HintOptions, patience_s: float) -> str
     """Return what the running proxy says, "" for nothing; None if none answers in time."""
     question = {
         "prompt": asked.text[: MOST_TEXT + AHEAD].encode("utf-8", "replace").decode(), "at": asked.at,
-        "session": asked.session, "cwd": asked.folder, "client": _CALLED.get(options.client, options.client),
+        "session": asked.session, "cwd": asked.folder, "client": options.called,
     }  # fmt: skip
     said = (_ask("hint", question, options, asked.folder, patience_s) or {}).get("text")
     return said if isinstance(said, str) else None
@@ -386,9 +391,7 @@ def _keep(asked: HookPrompt, options: HintOptions, config: Config, store: Store)
     store.hide(lambda: config.secrets)
     kept = clean_beginning(asked.text, config.secrets.redact, MOST_TEXT, AHEAD)
     clean = kept.encode("utf-8", "replace").decode()
-    store.tasks.add_prompt(
-        Prompt(asked.at, clean, asked.session, asked.folder, _CALLED.get(options.client, options.client))
-    )
+    store.tasks.add_prompt(Prompt(asked.at, clean, asked.session, asked.folder, options.called))
 
 
 def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:

@@ -19,7 +19,7 @@ from foretool.server.commands.options import UnknownName, config_option, json_op
 from foretool.server.config.files import find_place
 from foretool.server.config.loader import load
 from foretool.server.config.tokens import DEFAULT, digest
-from foretool.server.setup.client_hooks import HOOKS, SAME, hook_entry
+from foretool.server.setup.client_hooks import HOOKS, hook_entry, runs_hooks_of
 from foretool.server.setup.clients import ClientFile, client_files, this_machine
 from foretool.server.setup.registrations import Registration, registration
 from foretool.server.setup.scan import scan
@@ -82,7 +82,7 @@ def _files() -> dict[str, ClientFile]:
 
 
 def _with_hook(each: Registration, config: Path, profile: str) -> dict[str, object]:
-    hook = HOOKS.get(SAME.get(each.client, each.client))
+    hook = HOOKS.get(runs_hooks_of(each.client))
     entry = hook_entry(hook, hint.hook_command(config, profile, hook.client)) if hook else None
     told: dict[str, object] = {name: getattr(each, name) for name in each.__struct_fields__}
     return {**told, "hook": entry, "hook_file": hook.file if hook else ""}
@@ -104,7 +104,7 @@ def _print(each: Registration, config: Path, profile: str) -> None:
     output.say(f"{'or add' if each.command or each.link else 'Add'} to {edits.short(Path(each.file))}:")
     click.echo(f"\n{each.text}\n")
     output.say(f"{each.after}\n")
-    if (hook := HOOKS.get(SAME.get(each.client, each.client))) is not None:
+    if (hook := HOOKS.get(runs_hooks_of(each.client))) is not None:
         typed = f"foretool hint --install{'' if hook.client == 'claude-code' else f' --client {hook.client}'}"
         output.say(f"To have foretool name likely tools at every prompt, and learn from your tasks: {typed}")
         if hook.module:

@@ -300,7 +300,7 @@ def _with_hooks(
     again = f"foretool init --{'shell-' * (hooks is SHELL_HOOKS)}hook"
     profiles: dict[str, str] = {}
     for client in dict.fromkeys(file.file.client for file in files if not file.problem):
-        profiles.setdefault(client_hooks.SAME.get(client, client), client)
+        profiles.setdefault(client_hooks.runs_hooks_of(client), client)
     for client, profile in profiles.items():
         if (hook := hooks.get(client)) is not None:
             path = Path(hook.file).expanduser()

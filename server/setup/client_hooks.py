@@ -175,8 +175,13 @@ HOOKS: Final = {
 }  # fmt: skip
 """The prompt hooks, by the name of the client."""
 
-SAME: Final = {"vscode-insiders": "vscode"}
+_SAME: Final = {"vscode-insiders": "vscode"}
 """Clients that run the hooks of another client."""
+
+
+def runs_hooks_of(client: str) -> str:
+    """Return the client whose hooks a client runs, mostly its own."""
+    return _SAME.get(client, client)
 
 
 def _run_meanwhile(typed: str) -> Settings:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from callers import Caller, http_over, on_the_real_clock
-from fakes import BOTH, LEGACY, MODERN, FakeUpstream, config_of, proxy_over
+from fakes import BOTH, LEGACY, MODERN, FakeClient, FakeUpstream, Stage, config_of, proxy_over
 from requirements import requirement
 
 from foretool.server.protocol.versions import META_SUBSCRIPTION
@@ -29,6 +29,20 @@ def library(eras: tuple[Era, ...] = LEGACY, name: str = "a") -> FakeUpstream:
 
 def listening(uris: tuple[str, ...] = (URI,)) -> dict[str, Any]:
     return {"notifications": {"resourceSubscriptions": list(uris)}}
+
+
+async def subscribed(stage: Stage, *, modern: bool) -> FakeClient:
+    """A client of one era that hears of changes of the resource."""
+    client = stage.client.modern() if modern else stage.client
+    if not modern:
+        await client.initialize()
+    await client.ask("resources/list")
+    if modern:
+        client.post("subscriptions/listen", listening(), id="L")
+        await client.heard("notifications/subscriptions/acknowledged")
+    else:
+        await client.ask(SUBSCRIBE, {"uri": URI})
+    return client
 
 
 @requirement("subscriptions:ended")
@@ -75,15 +89,7 @@ async def test_a_modern_upstream_is_listened_to_without_what_nobody_wants_any_mo
 async def test_a_server_whose_entry_was_edited_is_subscribed_to_again(eras: tuple[Era, ...], modern: bool) -> None:
     upstream = library(eras)
     async with proxy_over(upstream) as stage:
-        client = stage.client.modern() if modern else stage.client
-        if not modern:
-            await client.initialize()
-        await client.ask("resources/list")
-        if modern:
-            client.post("subscriptions/listen", listening(), id="L")
-            await client.heard("notifications/subscriptions/acknowledged")
-        else:
-            await client.ask(SUBSCRIBE, {"uri": URI})
+        client = await subscribed(stage, modern=modern)
         upstream.entry["args"] = ["--new"]
         await stage.app.reloader.apply(config_of(upstream))
         await client.call_tool("a__add", {})
@@ -135,14 +141,7 @@ async def test_an_unsubscription_does_not_end_what_a_client_of_the_other_era_lis
 async def test_an_upstream_that_died_is_subscribed_to_again(modern: bool) -> None:
     upstream = library()
     async with proxy_over(upstream) as stage:
-        client = stage.client.modern() if modern else stage.client
-        if not modern:
-            await client.initialize()
-        await client.ask("resources/list")
-        if modern:
-            client.post("subscriptions/listen", listening())
-        else:
-            await client.ask(SUBSCRIBE, {"uri": URI})
+        client = await subscribed(stage, modern=modern)
         await upstream.asked(SUBSCRIBE)
         upstream.die()
         await client.call_tool("a__add", {})

@@ -22,7 +22,7 @@ from stored_records import connection_of, saved_upstreams
 from foretool.retrieval.tokens import count_tokens
 from foretool.server import hint
 from foretool.server.config import loader as configs
-from foretool.server.hint import HintOptions, plain_hint
+from foretool.server.hint import HintOptions, HookPrompt, plain_hint
 from foretool.server.hints.texts import HEAD, LISTED
 from foretool.storage.opening import open_store
 from foretool.storage.records import Prompt, Tool, ToolId
@@ -207,6 +207,23 @@ def test_cursor_says_which_folders_are_open_in_place_of_one() -> None:
     for roots in ([], None, "/work"):
         asked = hint.read_prompt(json.dumps({**event, "workspace_roots": roots}).encode(), "cursor")
         assert asked is not None and asked.folder == ""
+
+
+@pytest.mark.parametrize("is_shell", [False, True])
+def test_a_proxy_is_asked_under_the_name_that_a_client_has_there(
+    is_shell: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The window of VS Code is that of "Visual Studio Code"; by another name the hook would be nobody's."""
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(hint, "_ask", lambda service, question, *rest: asked.append(question))
+    event = {"hook_event_name": "PostToolUse", "tool_name": "run_in_terminal", "tool_input": {"command": "gh pr list"}}
+    options = HintOptions(tmp_path / "mcp.json", client="vscode", is_shell=is_shell)
+    if is_shell:
+        hint.report_commands(json.dumps(event).encode(), options)
+    else:
+        hint.ask_proxy(HookPrompt("weather in Paris", "", "", 0.0), options, 1.0)
+    (question,) = asked
+    assert question["client"] in "Visual Studio Code - Insiders".lower()
 
 
 @requirement("hint:record")

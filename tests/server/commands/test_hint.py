@@ -13,7 +13,7 @@ from requirements import requirement
 
 from foretool.server.commands.group import run
 from foretool.server.commands.hint import hook_command, launcher
-from foretool.server.setup.client_hooks import HOOKS, SAME
+from foretool.server.setup.client_hooks import HOOKS
 
 
 @requirement("hint:install")
@@ -41,7 +41,7 @@ def test_connect_offers_the_hook_to_the_client_that_has_hooks(
     path = write_config(tmp_path)
     assert run(["connect", "--json", "--config", str(path)]) == 0
     found = {each["client"]: each["hook"] for each in json.loads(capsys.readouterr().out)}
-    assert {client for client, hook in found.items() if hook} == {*HOOKS, *SAME}
+    assert {client for client, hook in found.items() if hook} == {*HOOKS, "vscode-insiders"}
     (group,) = found["claude-code"]["hooks"]["UserPromptSubmit"]
     assert group["hooks"][0]["command"] == hook_command(path)
     assert found["opencode"]["hooks"]["chat.message"][0]["hooks"][0]["command"][1] == "hint"
