@@ -43,8 +43,8 @@ from bench.learning.simulation import read_names, sample, size, written
 from bench.options import add_foretool, make_parser
 from bench.proxy import many_servers
 from bench.proxy.many_servers import OWN
-from foretool.desk.page.access import Viewer
 from foretool.desk.page.overview import read_overview
+from foretool.desk.page.viewers import Viewer
 from foretool.retrieval import token_ranks
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_store

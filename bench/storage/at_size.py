@@ -34,11 +34,11 @@ from bench.options import add_json, make_parser
 from bench.processes import installed, load_average
 from bench.reports import Row, print_row
 from foretool.desk.commands.replay import VERDICTS
-from foretool.desk.page.access import Viewer
 from foretool.desk.page.process import VIEWER
 from foretool.desk.page.rendering import Words
 from foretool.desk.page.serving import Behind
 from foretool.desk.page.site import Site
+from foretool.desk.page.viewers import Viewer
 from foretool.server.commands import group
 from foretool.server.config.loader import Config, load
 from foretool.server.ledger.conditions import CONDITIONS

@@ -3,9 +3,6 @@
 The link is printed on the terminal alone. It works once and for five minutes, and leads to a cookie that scripts
 cannot read. Cookies of one host go to all its ports, so the page also lives under a random path, and the cookie belongs
 to that path: a server of another user on another port is never asked for it.
-
-A `Viewer` says who looks at the page: what they may see, and whether they may change anything. Whoever lets a request
-in (`PageDoor`, or the gate of `serve --http`) puts one into its ASGI scope. A request without one is refused.
 """
 
 from __future__ import annotations
@@ -17,21 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import parse_qs, parse_qsl
 
-from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foretool.desk.page.page_rules import HEADERS, cookie_of, is_from_here, refusal_of
-from foretool.server.config.loader import Config
+from foretool.desk.page.viewers import VIEWER, Viewer, viewer_of
 from foretool.server.protocol.headers import Headers, media_type
-from foretool.server.system.processes import own_person
 from foretool.server.transports.client.security import Guards, RequestRefused
-from foretool.server.trust.policy import Reach
-from foretool.storage.records import Person
 
-VIEWER: Final = "foretool.viewer"
-"""The key in the ASGI scope."""
 _LARGEST: Final = 256 * 1024
 """Bytes of one form; a review of some thousand changes sends a hash for each."""
 _MOST_FIELDS: Final = 4000
@@ -39,46 +30,6 @@ _KIND: Final = "application/x-www-form-urlencoded"
 _KEY: Final = "form_key"
 
 Form = Mapping[str, Sequence[str]]
-
-
-class Viewer(Struct, frozen=True):
-    """The person behind a browser that was let in, and what they may see."""
-
-    form_key: str
-    """Every form that changes something carries it, so that no other site can send one."""
-    profile: str | None = None
-    """Only what belongs to this profile is shown; None shows everything."""
-    may_decide: bool = True
-    """Whether the buttons that change something are there and work."""
-
-    principal: str = ""
-    name: str = ""
-    """Who it is: the owner of a token; "" for the user who runs the page."""
-
-    @property
-    def person(self) -> Person:
-        """Return this person as records of decisions name them."""
-        return Person(self.principal, self.name) if self.principal else own_person()
-
-    @property
-    def sees_all(self) -> bool:
-        return self.profile is None
-
-
-def viewer_of(request: Request) -> Viewer:
-    """Return who sent a request. Raises `KeyError` if nobody has let it in."""
-    viewer: Viewer = request.scope[VIEWER]
-    return viewer
-
-
-def admits(config: Config, viewer: Viewer, server: str) -> bool:
-    """Return whether a viewer may see the tools of a server."""
-    if viewer.profile is None:
-        return True
-    profile, found = config.profiles.get(viewer.profile), config.servers.get(server)
-    if found is not None and found.per_user is not None:
-        return False  # what it lists to one person of the profile, it lists to nobody else
-    return profile is not None and Reach(profile, config.servers, config.settings).admits(server)
 
 
 _LINK_S: Final = 300.0

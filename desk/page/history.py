@@ -10,8 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.desk.page.access import Viewer, admits
-from foretool.desk.page.concealment import conceal, count_misses, find_misses, may_see_call
+from foretool.desk.page.viewers import Viewer, admits, conceal, count_misses, find_misses, may_see_call
 from foretool.server.config.loader import Config
 from foretool.server.ledger.story import (
     MissStory,

@@ -11,8 +11,8 @@ from msgspec import Struct
 from rich.text import Text
 
 from foretool.desk.dependencies import draw_graph
-from foretool.desk.page.access import Viewer, admits
 from foretool.desk.page.tools import read_usage, text_member
+from foretool.desk.page.viewers import Viewer, admits
 from foretool.retrieval.graph import Edge, Graph
 from foretool.server import offline
 from foretool.server.app import App

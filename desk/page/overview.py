@@ -12,9 +12,8 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.desk.page.access import Viewer, admits
-from foretool.desk.page.concealment import count_misses
 from foretool.desk.page.todo import Todo, read_todo
+from foretool.desk.page.viewers import Viewer, admits, count_misses
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.config.errors import plural

@@ -13,7 +13,7 @@ from msgspec import Struct
 from rich.text import Text
 from starlette.responses import HTMLResponse, Response
 
-from foretool.desk.page.access import Viewer
+from foretool.desk.page.viewers import Viewer
 from foretool.server.config.errors import plural
 from foretool.server.ledger.conditions import Condition
 from foretool.server.ledger.diffs import GONE, NEW

@@ -15,10 +15,11 @@ import msgspec
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from foretool.desk.page.access import VIEWER, PageDoor, Viewer
+from foretool.desk.page.access import PageDoor
 from foretool.desk.page.process import VIEWER as PASSED_VIEWER
 from foretool.desk.page.rendering import Words
 from foretool.desk.page.site import Site
+from foretool.desk.page.viewers import VIEWER, Viewer
 from foretool.server.config.loader import Config
 
 _LOOPBACK: Final = "127.0.0.1"

@@ -32,9 +32,10 @@ from foretool.desk.page import (
 )
 from foretool.desk.page import settings as in_force
 from foretool.desk.page import tools as tool_list
-from foretool.desk.page.access import Form, FormError, Viewer, first, read_form, viewer_of
+from foretool.desk.page.access import Form, FormError, first, read_form
 from foretool.desk.page.background import Background, BackgroundCommand
 from foretool.desk.page.rendering import HERE, Renderer, Words
+from foretool.desk.page.viewers import Viewer, viewer_of
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, LiveConfig, load_again, stamp
 from foretool.server.ledger.story import say_counts

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from foretool.desk.page.access import Viewer
+from foretool.desk.page.viewers import Viewer
 from foretool.server.app import App
 from foretool.server.config.errors import name_some, plural
 from foretool.server.config.loader import Config

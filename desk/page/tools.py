@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from foretool.desk.page.access import Viewer, admits
+from foretool.desk.page.viewers import Viewer, admits
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.config.loader import Config

@@ -19,7 +19,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
 
 from foretool.fleet.telemetry import conventions, propagation
-from foretool.fleet.telemetry.observing import Observer
+from foretool.fleet.telemetry.observing import Meters, Observer
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.jsonrpc import Raw, UnsetType
 from foretool.server.system.logs import log_line
@@ -28,7 +28,6 @@ from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Call, Discovery, Exposure, Miss
 
 if TYPE_CHECKING:
-    from foretool.fleet.telemetry.meters import Meters
     from foretool.server.clients.exchange import Exchange
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from foretool.fleet.telemetry.observing import ObservedRecorder, Observer
+from foretool.fleet.telemetry.observing import Meters, ObservedRecorder, Observer
 from foretool.server.app import App, Parts
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.setup.installation import install_command
@@ -67,7 +67,6 @@ class TelemetryWatch:
         except ImportError as error:
             log.error("telemetry: %s is not installed; %s", error.name, install_command("otel"))
             return
-        from foretool.fleet.telemetry.meters import Meters
         from foretool.fleet.telemetry.parts import TracedConnection, TracedForwarder, begin_exchange
         from foretool.fleet.telemetry.propagation import TracedRequest
         from foretool.fleet.telemetry.tracing import Tracing

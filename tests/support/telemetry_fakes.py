@@ -18,8 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from foretool.fleet.telemetry.meters import Meters
-from foretool.fleet.telemetry.observing import ObservedRecorder, Observer
+from foretool.fleet.telemetry.observing import Meters, ObservedRecorder, Observer
 from foretool.fleet.telemetry.parts import TracedConnection, TracedForwarder, begin_exchange
 from foretool.fleet.telemetry.tracing import Tracing
 from foretool.server.app import Parts

@@ -12,7 +12,8 @@ from msgspec import convert
 from msgspec.structs import replace
 from starlette.requests import Request
 
-from foretool.desk.page.access import COOKIE, VIEWER, PageDoor, Viewer, admits, viewer_of
+from foretool.desk.page.access import COOKIE, PageDoor
+from foretool.desk.page.viewers import VIEWER, Viewer, admits, viewer_of
 from foretool.server.config.loader import load
 from foretool.server.config.settings import PerUserEntry
 

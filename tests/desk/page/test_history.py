@@ -8,7 +8,7 @@ import pytest
 from command_fakes import WEATHER, fill, write_config
 
 from foretool.desk.page import history
-from foretool.desk.page.access import Viewer
+from foretool.desk.page.viewers import Viewer
 from foretool.server.config.loader import load
 from foretool.server.ledger.story import CAUSES
 from foretool.storage.records import MissFilter

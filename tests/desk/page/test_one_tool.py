@@ -8,8 +8,8 @@ import pytest
 from command_fakes import CALC, WEATHER, definition, fill, write_config
 from msgspec.structs import replace
 
-from foretool.desk.page.access import Viewer
 from foretool.desk.page.one_tool import Graphs, read_tool
+from foretool.desk.page.viewers import Viewer
 from foretool.server import offline
 from foretool.server.config.loader import load
 from foretool.server.config.servers import fingerprint

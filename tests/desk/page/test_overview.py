@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from stored_records import CALL, MISS
 
 from foretool.desk.page import overview
-from foretool.desk.page.access import Viewer
+from foretool.desk.page.viewers import Viewer
 from foretool.server.config.loader import load
 from foretool.server.recording.costs import Costs, add_everything
 from foretool.storage.records import SHELL_CLIENT, ProfileCount

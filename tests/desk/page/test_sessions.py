@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from command_fakes import fill, write_config
 
-from foretool.desk.page.access import Viewer
 from foretool.desk.page.history import Revealed, read_session, read_sessions
+from foretool.desk.page.viewers import Viewer
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_store
 from foretool.storage.records import Miss, SessionRecord

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from command_fakes import write_config
 
-from foretool.desk.page.access import Viewer
 from foretool.desk.page.settings import read_settings
+from foretool.desk.page.viewers import Viewer
 from foretool.server.config.loader import load
 
 SECRET = "sk-5f8a0c1d9e7b3a2f"

@@ -10,9 +10,9 @@ from held_fakes import EVIL, hold_changes
 from msgspec.structs import replace
 from stored_records import MISS
 
-from foretool.desk.page.access import Viewer
 from foretool.desk.page.overview import read_overview
 from foretool.desk.page.todo import Todo
+from foretool.desk.page.viewers import Viewer
 from foretool.server.commands.list import read_state
 from foretool.server.config.loader import load
 from foretool.server.upstreams.failure_memory import digest_entry

@@ -7,7 +7,7 @@ from pathlib import Path
 from command_fakes import CALC, WEATHER, fill, remember, write_config
 
 from foretool.desk.page import tools
-from foretool.desk.page.access import Viewer
+from foretool.desk.page.viewers import Viewer
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId

@@ -5,8 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 from stored_records import MISS, SESSION
 
-from foretool.desk.page.access import Viewer
-from foretool.desk.page.concealment import MOST_DENIED, count_misses, find_misses
+from foretool.desk.page.viewers import MOST_DENIED, Viewer, count_misses, find_misses
 from foretool.storage.opening import open_store
 from foretool.storage.records import MissFilter, ToolId
 

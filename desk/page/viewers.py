@@ -1,17 +1,27 @@
-"""What somebody who may see one profile is shown of misses: a tool that the profile does not have exists nowhere."""
+"""Who looks at the page, and what they may see.
+
+Whoever lets a request in (`access.PageDoor`, or the gate of `serve --http`) puts a `Viewer` into its ASGI scope. A
+request without one is refused. To somebody who may see one profile a tool that the profile does not have exists
+nowhere: a miss of it looks like one of an unknown name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
+from starlette.requests import Request
 
-from foretool.desk.page.access import Viewer, admits
 from foretool.server.config.loader import Config
-from foretool.storage.records import UNNAMED, Call, Miss, MissCount, MissFilter
+from foretool.server.system.processes import own_person
+from foretool.server.trust.policy import Reach
+from foretool.storage.records import UNNAMED, Call, Miss, MissCount, MissFilter, Person
 from foretool.storage.store import Store
 
+VIEWER: Final = "foretool.viewer"
+"""The key in the ASGI scope."""
 _OUTSIDE: Final = ("add ", "a rule or the profile leaves out")
 """How the change begins that would have shown a tool which may be another profile's."""
 MOST_DENIED: Final = 5_000
@@ -19,6 +29,46 @@ MOST_DENIED: Final = 5_000
 _NOT_FOUND: Final = (
     "add a server that has such a tool, or describe the one that is there (server setting `description`)"
 )
+
+
+class Viewer(Struct, frozen=True):
+    """The person behind a browser that was let in, and what they may see."""
+
+    form_key: str
+    """Every form that changes something carries it, so that no other site can send one."""
+    profile: str | None = None
+    """Only what belongs to this profile is shown; None shows everything."""
+    may_decide: bool = True
+    """Whether the buttons that change something are there and work."""
+
+    principal: str = ""
+    name: str = ""
+    """Who it is: the owner of a token; "" for the user who runs the page."""
+
+    @property
+    def person(self) -> Person:
+        """Return this person as records of decisions name them."""
+        return Person(self.principal, self.name) if self.principal else own_person()
+
+    @property
+    def sees_all(self) -> bool:
+        return self.profile is None
+
+
+def viewer_of(request: Request) -> Viewer:
+    """Return who sent a request. Raises `KeyError` if nobody has let it in."""
+    viewer: Viewer = request.scope[VIEWER]
+    return viewer
+
+
+def admits(config: Config, viewer: Viewer, server: str) -> bool:
+    """Return whether a viewer may see the tools of a server."""
+    if viewer.profile is None:
+        return True
+    profile, found = config.profiles.get(viewer.profile), config.servers.get(server)
+    if found is not None and found.per_user is not None:
+        return False  # what it lists to one person of the profile, it lists to nobody else
+    return profile is not None and Reach(profile, config.servers, config.settings).admits(server)
 
 
 def conceal(viewer: Viewer, miss: Miss) -> Miss:
