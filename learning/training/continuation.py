@@ -1,7 +1,7 @@
 """Asks a frozen language model how likely a call is, given one tool's text: the signal that PORTS trains on (eq. 2).
 
 A scorer answers with the log-probability of a continuation of a prompt; it never generates. The scorers themselves are
-in `server.learning.language_models`. Scores are kept in a file of lines, by the hash of model, document, query and
+in `learning.language_models`. Scores are kept in a file of lines, by the hash of model, document, query and
 answer, so that a training that was killed asks nothing twice.
 """
 
@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
+
+from foretool.learning.training import TooLittle
 
 _PROMPT = """You write one function call. Use only the function that is described, with its exact name and parameters.
 
@@ -29,9 +31,9 @@ LONGEST_VALUE = 80
 """Characters of an argument that the model is asked about."""
 
 
-class ScorerError(Exception):
+class ScorerError(TooLittle):
     """No language model can be opened, or its answer makes no sense. The message says what was looked for, what was
-    found, and the way out."""
+    found, and the way out; the run goes on without the method that asked."""
 
 
 class Score(NamedTuple):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from foretool.retrieval import encoders
 from foretool.retrieval.encoders.base import EncoderError, embed_readings, unit
 from foretool.retrieval.encoders.weights import Endpoint, Weights
-from foretool.server.config.addresses import reads_environment
+from foretool.server.system.http_clients import make_client
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder
@@ -51,7 +51,10 @@ class EndpointEncoder:
         self._url = endpoint.url.rstrip("/") + "/embeddings"
         self._pause_s = pause_s
         headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
-        self._client = httpx2.Client(headers=headers, trust_env=reads_environment(self._url))
+        try:
+            self._client = make_client(httpx2.Client, self._url, headers=headers)
+        except ValueError as error:
+            raise EncoderError(f"encoder {self.name!r}: {self._url}: {error}") from None
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from foretool.server.config.addresses import reads_environment
+from foretool.server.system.http_clients import make_client
 from foretool.server.trust.text import one_line
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class EndpointClient:
     def __init__(self, most_bytes: int, timeout_s: float | None = None) -> None:
         self._most_bytes = most_bytes
         self._timeout_s = timeout_s
-        self._clients: dict[bool, AsyncClient] = {}
-        """By whether they look into the environment."""
+        self._clients: dict[str, AsyncClient] = {}
+        """By the address that they ask."""
 
     async def close(self) -> None:
         for client in self._clients.values():
@@ -65,10 +65,10 @@ class EndpointClient:
         """Return a client that reaches an address. Raises ValueError for a proxy that cannot be used."""
         from httpx2 import AsyncClient  # 0.1 s, which only a config with an endpoint pays
 
-        looks = reads_environment(address)
-        if looks not in self._clients:
-            self._clients[looks] = AsyncClient(timeout=self._timeout_s, follow_redirects=False, trust_env=looks)
-        return self._clients[looks]
+        if address not in self._clients:
+            client = make_client(AsyncClient, address, timeout=self._timeout_s, follow_redirects=False)
+            self._clients[address] = client
+        return self._clients[address]
 
     async def post(self, address: str, key: str, asked: dict[str, Any]) -> tuple[int, bytes]:
         """Send one question; return the status and the whole answer. Raises `PostError`."""
@@ -87,7 +87,7 @@ class EndpointClient:
         except httpx2.HTTPError as error:
             raise PostError("unreachable", f"{type(error).__name__}: {one_line(str(error), 120)}") from None
         except (httpx2.InvalidURL, ValueError) as error:
-            raise PostError("address", one_line(str(error), 120)) from None
+            raise PostError("address", one_line(str(error), 200)) from None
 
 
 def read_completion(body: bytes) -> tuple[str, int]:

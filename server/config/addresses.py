@@ -52,15 +52,6 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def reads_environment(url: str) -> bool:
-    """Return whether an HTTP client for a URL has to look into the environment, for a proxy or for certificates. Plain
-    HTTP to this machine needs neither, and a proxy would look for the address on its own machine."""
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(url)
-    return parts.scheme != "http" or not is_loopback(parts.hostname or "")
-
-
 def can_be_split(url: str) -> bool:
     """Return whether host and port of a URL can be read, which a port of `99999` cannot."""
     from urllib.parse import urlsplit  # few configs name one

@@ -19,6 +19,7 @@ from msgspec import Struct
 from foretool.server.config.errors import Refusal
 from foretool.server.config.variables import VARIABLE
 from foretool.server.setup.pasted import NewServer, checked, slug
+from foretool.server.system.http_clients import UnusableProxy, make_client
 from foretool.server.system.logs import printable
 
 _ADDRESS: Final = "https://registry.modelcontextprotocol.io"
@@ -158,7 +159,7 @@ def fetch_url(url: str) -> bytes:
     headers = {"accept": "application/json"}
     try:
         with (
-            httpx2.Client(follow_redirects=False, timeout=_TIMEOUT_S) as client,
+            make_client(httpx2.Client, url, follow_redirects=False, timeout=_TIMEOUT_S) as client,
             client.stream("GET", url, headers=headers) as answer,
         ):
             if answer.is_redirect:
@@ -174,6 +175,8 @@ def fetch_url(url: str) -> bytes:
                     raise RegistryError(f"{host} answered with more than {LARGEST >> 20} MiB; name more of the server")
                 if time.monotonic() > end:
                     raise RegistryError(f"{host} did not finish its answer within {_TIMEOUT_S:g} s; try again later")
+    except UnusableProxy as error:
+        raise RegistryError(f"{host} cannot be reached: {error}") from None
     except httpx2.HTTPError as error:
         raise RegistryError(
             f"{host} cannot be reached ({type(error).__name__}); check the network, or --registry"

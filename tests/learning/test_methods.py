@@ -105,6 +105,25 @@ def test_what_follows_its_like_need_not_be_better_outside_the_error(
     assert setting.outcomes(run)["dtdr"] == "promoted"
 
 
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("/nowhere/model.gguf", "/nowhere/model.gguf is not there; pip install 'foretool[llm]'"),
+        ("http://far.example/v1#m", "ALL_PROXY cannot be used: expected http://host:port, "),
+        ("http://localhost:port/v1#m", "language model at http://localhost:port/v1: InvalidURL: "),
+    ],
+)
+def test_a_language_model_that_cannot_be_asked_skips_the_method_that_asks_it(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, model: str, said: str
+) -> None:
+    monkeypatch.setenv("FORETOOL_LLM", model)
+    monkeypatch.setenv("ALL_PROXY", "socks://127.0.0.1:1080")
+    use(monkeypatch, "ASKING")
+    setting.demonstrate(SUM, RAIN, times=40)
+    result = setting.result("dtdr", setting.learn())
+    assert (result.outcome, said in result.reason) == ("skipped", True), result.reason
+
+
 @requirement("learn:trusted")
 def test_a_text_that_changed_never_enters_training(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, "WATCHING")

@@ -42,6 +42,17 @@ class Watching(CountedMethod):
 WATCHING = Watching()
 
 
+class Asking(CountedMethod):
+    """Asks the language model that `FORETOOL_LLM` names."""
+
+    def train(self, material: Any, progress: Any) -> bytes:
+        material.open_scorer().logprob("def add", " add()")
+        return super().train(material, progress)
+
+
+ASKING = Asking()
+
+
 def use(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     method = TrainedMethod("learned_fakes:Counted", f"{__name__}:{name}", "history")
     monkeypatch.setattr(methods, "METHODS", {"dtdr": method})

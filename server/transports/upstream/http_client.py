@@ -12,13 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import re
 import ssl
 import time
 import zlib
 from collections.abc import AsyncIterator, Mapping
-from functools import partial
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -27,10 +25,10 @@ import httpx2
 from msgspec import UNSET
 
 from foretool._version import __version__
-from foretool.server.config.addresses import is_loopback
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import SESSION
 from foretool.server.protocol.jsonrpc import BadMessage, Message
+from foretool.server.system.http_clients import UnusableProxy, make_client
 from foretool.server.transports.allowance import Allowance
 from foretool.server.transports.tasks import SLICE_S
 from foretool.server.transports.upstream.base import Authorizer, LinkError
@@ -274,28 +272,20 @@ def new_client(url: str, headers: Mapping[str, str], cert: Certificate = None) -
     """Make a client that waits for streams and follows no redirect itself, which could carry credentials elsewhere.
     Raises `LinkError` where it cannot be made."""
     lines = {"user-agent": f"foretool/{__version__}", "accept-encoding": "gzip, deflate", **headers}
-    is_here = is_loopback(urlsplit(url).hostname or "")
-    client = partial(
-        httpx2.AsyncClient, headers=httpx2.Headers(lines), verify=_trust(url, cert, is_here=is_here),
-        trust_env=not is_here,  # a proxy would look for a server of this machine on its own one
-        follow_redirects=False,
-        timeout=httpx2.Timeout(connect=_CONNECT_S, read=None, write=_WRITE_S, pool=None),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=IDLE_S),
-    )  # fmt: skip
+    shown = {"verify": _show_certificate(cert)} if cert else {}
     try:
-        return client()
-    except (ValueError, httpx2.InvalidURL):  # the text has the whole address, perhaps with a password
-        expected = "expected http://host:port, https://host:port or socks5://host:port"
-        raise LinkError(f"the proxy of HTTP_PROXY, HTTPS_PROXY or ALL_PROXY cannot be used: {expected}") from None
+        return make_client(
+            httpx2.AsyncClient, url, headers=httpx2.Headers(lines), follow_redirects=False,
+            timeout=httpx2.Timeout(connect=_CONNECT_S, read=None, write=_WRITE_S, pool=None),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=IDLE_S),
+            **shown,
+        )  # fmt: skip
+    except UnusableProxy as error:
+        raise LinkError(str(error)) from None
 
 
-def _trust(url: str, cert: Certificate, *, is_here: bool) -> ssl.SSLContext | bool:
-    """Return which servers are trusted, and our own certificate. Raises `LinkError` if that cannot be read."""
-    if cert is None:
-        # Loading the certificates takes 0.08 s; only TLS to the server or to a proxy needs them.
-        if url.lower().startswith("https:"):
-            return httpx2.create_ssl_context()
-        return not is_here and any(name.lower().endswith("_proxy") for name in os.environ)
+def _show_certificate(cert: tuple[str, str]) -> ssl.SSLContext:
+    """Trust who is trusted anyway, and show our own certificate. Raises `LinkError` if that cannot be read."""
     context = httpx2.create_ssl_context()
     try:
         context.load_cert_chain(cert[0], cert[1] or None)

@@ -171,7 +171,10 @@ async def test_a_proxy_of_the_environment_that_cannot_be_used_keeps_no_search_wa
         await stage.client.initialize()
         await stage.client.list_tools()
         assert (await stage.client.discover(TASK))["matches"]
-    assert "judge http://judge.example/v1/chat/completions: Unknown scheme for proxy URL" in caplog.text
+    assert (
+        "judge http://judge.example/v1/chat/completions: the proxy of HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
+        in caplog.text
+    )
 
 
 @pytest.mark.anyio
