@@ -78,6 +78,10 @@ def _print(found: list[ListedServer]) -> None:
     if failing := [each.name for each in found if each.condition == "failing"]:
         who = name_some(failing, _NAMED)
         output.say(f"To see why {who} fail{'s' if len(failing) == 1 else ''}: foretool doctor")
+    for each in found:
+        if 0 < each.listed_now < each.tools:
+            rest = "the others depend on what a client can do, or came with a new version"
+            output.say(f"{each.name}: clients that run now get {each.listed_now:,} of its {each.tools:,} tools; {rest}")
     if empty := [each.name for each in found if each.condition == "empty"]:
         lists = "lists no tools" if len(empty) == 1 else "list no tools"
         output.say(f"{', '.join(empty)} {lists}: {LISTS_NONE}", "yellow")

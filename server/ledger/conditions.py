@@ -57,6 +57,8 @@ class ListedServer(Struct, frozen=True):
     """How often it has failed since then."""
     counted: bool = True
     """Whether the tokens of all its tools are counted; else `tokens` is an estimate."""
+    listed_now: int = 0
+    """How many tools it lists to the clients of a running proxy; 0 where no proxy runs it."""
 
     @property
     def is_well(self) -> bool:
@@ -85,6 +87,7 @@ def list_servers(app: App, config: Config, entries: Mapping[str, object]) -> lis
         entry, waiting = entries.get(name), [each for each in held if each.server == name]
         if condition != "failing":
             failure = None
+        state = states.get(name)
         found.append(
             ListedServer(
                 name=name,
@@ -98,6 +101,7 @@ def list_servers(app: App, config: Config, entries: Mapping[str, object]) -> lis
                 failing_since=failure.first_at if failure else None,
                 failed_at=failure.last_at if failure else None,
                 failures=failure.times if failure else 0,
+                listed_now=state.tools if state is not None and condition == "running" else 0,
             )
         )
     return found

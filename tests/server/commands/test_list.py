@@ -62,6 +62,20 @@ def test_a_server_that_lists_no_tools_is_not_said_to_be_new(tmp_path: Path, caps
     assert re.search(r"jira +empty", out) and f"jira lists no tools: {advice}\n" in out and "not known yet" not in out
 
 
+def test_fewer_tools_in_a_running_proxy_than_doctor_has_seen_are_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(write_config(tmp_path, {"asks": echo("--tools", "3")}))
+    run(["doctor", "--config", path])
+    state = UpstreamState(os.getpid(), time.time(), "asks", "ready", time.time(), "legacy", 2, 0, 0, "", ())
+    with open_store(load(Path(path)).storage) as store:
+        store.serving.save_state(state)
+    capsys.readouterr()
+    run(["list", "--config", path])
+    said = "asks: clients that run now get 2 of its 3 tools; the others depend on what a client can do, or came with"
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
 def test_an_estimate_is_marked_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_config(tmp_path)
     config = load(path)
