@@ -65,12 +65,13 @@ def _print(found: list[ListedServer]) -> None:
             each.name,
             Text(each.condition, _STYLES[each.condition]),
             each.tools or "",
-            _say_tokens(each.tokens, counted=each.counted) if each.tokens else "",
+            output.tokens(each.tokens, counted=each.counted) if each.tokens else "",
             each.runs,
         )
         for each in found
     ]
     output.table(("server…", "state", "tools#", "tokens#", "runs…"), rows)
+    output.say_estimated(each.counted for each in found)
     _say_errors(found)
     for each in found:
         if each.held:
@@ -87,10 +88,6 @@ def _print(found: list[ListedServer]) -> None:
         output.say(f"{', '.join(empty)} {lists}: {LISTS_NONE}", "yellow")
     if new := [each.name for each in found if each.is_unlisted]:
         output.say(f"Tools not known yet: {', '.join(new)}. To start each once: foretool doctor")
-
-
-def _say_tokens(tokens: int, *, counted: bool) -> str:
-    return f"{'' if counted else '~'}{tokens:,}"
 
 
 def _say_errors(servers: Iterable[ListedServer]) -> None:
@@ -261,8 +258,9 @@ def _print_state(state: Overview) -> None:
     output.say(f"foretool {__version__}: {what}", "bold")
     if state.tools:
         counted = all(each.counted for each in state.servers)
-        tokens, listed = (_say_tokens(each, counted=counted) for each in (state.tokens, state.listed_tokens))
+        tokens, listed = (output.tokens(each, counted=counted) for each in (state.tokens, state.listed_tokens))
         output.say(f"Their definitions take {tokens} tokens; a client's first list takes {listed}.")
+        output.say_estimated([counted])
     if state.proxies:
         output.say(f"{output.plural(state.proxies, 'proxy')} {'runs' if state.proxies == 1 else 'run'} now.")
     elif state.is_registered:

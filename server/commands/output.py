@@ -327,6 +327,17 @@ def when(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
+def tokens(count: int, *, counted: bool) -> str:
+    """Return a number of tokens as text; one that is not counted yet is marked, as `say_estimated` explains."""
+    return f"{'' if counted else '~'}{count:,}"
+
+
+def say_estimated(counted: Iterable[bool]) -> None:
+    """Explain the mark of `tokens`, if a number has it. `counted`: whether each was counted."""
+    if not all(counted):
+        say("~: an estimate; a running proxy and foretool doctor count the tokens.")
+
+
 def size(count: int) -> str:
     """Write a number of bytes in its largest unit."""
     number = float(count)

@@ -209,12 +209,13 @@ def _print(inventory: Inventory, unused: bool) -> None:
         rows = [
             (
                 row.name + (" (pinned)" if row.pinned else ""), _risk(row),
-                f"{'' if row.counted else '~'}{row.tokens:,}",
+                output.tokens(row.tokens, counted=row.counted),
                 ", ".join(name or "all" for name in row.listed), row.calls, row.misses, output.ago(row.last_used),
             )
             for row in inventory.tools
         ]  # fmt: skip
         output.table(("name…", "risk", "tokens#", "listed for…", "calls#", "misses#", "last used"), rows)
+        output.say_estimated(row.counted for row in inventory.tools)
         output.say("calls: those that ran, without refused ones.")
         if unused:
             _print_unused(inventory.tools)

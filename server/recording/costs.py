@@ -115,20 +115,22 @@ def say_calls(calls: int, refused: int, failed: int) -> str:
 def say_saving(costs: Costs) -> str:
     """Say what models read of foretool, what they would have read of all tools in the same calls, and the difference.
     With all tools before it a model need not search, and makes no call that foretool alone refuses, so these count on
-    our side alone."""
+    our side alone; what was read at refused calls is their part of all turns."""
     gained = costs.full_tokens - costs.read_tokens
     outcome = f"foretool saved {gained:,}" if gained >= 0 else f"foretool cost {-gained:,} more"
     searches = f" and {plural(costs.discoveries, 'search')}" if costs.discoveries else ""
     alone = ", and no search" if costs.discoveries else ""
     reached = f"{'call that' if costs.sent == 1 else 'calls that'} reached a server" if costs.refused else ""
     same = f"the {costs.sent:,} {reached}" if reached else f"the same {'call' if costs.calls == 1 else 'calls'}"
+    at_refused = round(costs.read_tokens * costs.refused / max(costs.calls + costs.discoveries, 1))
+    refused = f", about {at_refused:,} of them at {plural(costs.refused, 'refused call')}" if at_refused else ""
     rate = ""
     if costs.saved is not None:
         share = f"{costs.saved:.1%} less" if costs.saved >= 0 else f"{-costs.saved:.1%} more"
         rate = f" Over {plural(costs.rated_tasks, 'task')} whose end is known it is {share}."
     return (
         f"In {plural(costs.calls, 'call')}{searches} models read about {plural(costs.read_tokens, 'token')} of lists,"
-        f" answers and hints. With all tools listed as they were then{alone}, {same} would have read"
+        f" answers and hints{refused}. With all tools listed as they were then{alone}, {same} would have read"
         f" {costs.full_tokens:,}: {outcome}.{rate}"
     )
 

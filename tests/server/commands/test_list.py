@@ -84,7 +84,11 @@ def test_an_estimate_is_marked_as_one(tmp_path: Path, capsys: pytest.CaptureFixt
         new = Tool(ToolId("calc__add"), "calc", "add", definition("add", "Adds."), "hash")
         finish(store.catalog.save_upstream(record, [new]))
     run(["list", "--config", str(path)])
-    assert re.search(r"calc +idle +1 +~\d+ ", capsys.readouterr().out)
+    explained = "~: an estimate; a running proxy and foretool doctor count the tokens."
+    out = capsys.readouterr().out
+    assert re.search(r"calc +idle +1 +~\d+ ", out) and explained in out
+    run(["tools", "--config", str(path)])
+    assert explained in capsys.readouterr().out
     assert show_overview(path) == 0
     assert re.search(r"Their definitions take ~\d+ tokens; a client's first list takes ~\d+\.", capsys.readouterr().out)
 

@@ -204,6 +204,7 @@ def test_a_call_that_foretool_refused_is_not_one_that_all_tools_would_have_cost(
         (row,) = read_costs(store, 0.0, DAY + 5, full=1000)
     assert (row.calls, row.refused, row.read_tokens, row.full_tokens) == (2, 1, 600, 1000)
     assert say_saving(row) == (
-        "In 2 calls models read about 600 tokens of lists, answers and hints. With all tools listed as they were then,"
-        " the 1 call that reached a server would have read 1,000: foretool saved 400."
+        "In 2 calls models read about 600 tokens of lists, answers and hints, about 300 of them at 1 refused call. With"
+        " all tools listed as they were then, the 1 call that reached a server would have read 1,000: foretool saved"
+        " 400."
     )
