@@ -24,7 +24,7 @@ from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
-from foretool.server.commands.options import config_option, json_option, require_server
+from foretool.server.commands.options import config_option, json_option, refuse_together, require_server
 from foretool.server.config.addresses import is_loopback
 from foretool.server.config.loader import Config, load
 from foretool.server.config.settings import EnrichEntry
@@ -99,6 +99,7 @@ def command(
     foretool enrich --server github --yes
     foretool enrich --remove
     """
+    refuse_together(show=show, remove=remove)
     config = load(path)
     for name in servers:
         require_server(config, name, "--server: ")

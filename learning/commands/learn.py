@@ -17,7 +17,7 @@ from foretool.server import offline
 from foretool.server.catalog import models
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
-from foretool.server.commands.options import config_option, json_option
+from foretool.server.commands.options import config_option, json_option, refuse_together
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_store, store_exists
 from foretool.storage.records import Artifact, Tool
@@ -65,9 +65,8 @@ def command(
     foretool learn --report
     foretool learn --rollback --method dtdr
     """
+    refuse_together(report=report, rollback=rollback)
     config = load(path)
-    if report and rollback:
-        raise click.UsageError("name one of --rollback and --report.")
     if report or rollback:
         if not store_exists(config.storage):
             return complain("learn: nothing is on record yet; let a client call tools through `foretool serve`", WRONG)

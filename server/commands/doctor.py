@@ -21,7 +21,7 @@ from foretool.server.catalog import embedding
 from foretool.server.checks.clients import Registered, find_registered
 from foretool.server.checks.storage import say_refused
 from foretool.server.commands import edits, output, repairs
-from foretool.server.commands.options import UnknownName, config_option, json_option
+from foretool.server.commands.options import UnknownName, config_option, json_option, refuse_together
 from foretool.server.commands.running import ask_proxies
 from foretool.server.config.codes import Code, explain_code
 from foretool.server.config.errors import guess, name_some
@@ -83,6 +83,7 @@ def command(
     as their entry is, entries of clients that start foretool twice or not at all. It shows the lines that change, asks,
     keeps a copy, and checks again: the exit status is that of the second check.
     """
+    refuse_together(fix=wants_fix, explain=code is not None, undo=wanted_undo)
     if names and (code is not None or wanted_undo):
         raise UsageError("--explain and --undo go without a SERVER")
     if code is not None:

@@ -16,7 +16,7 @@ from click import ClickException
 
 from foretool.server import hint
 from foretool.server.commands import edits, output
-from foretool.server.commands.options import config_option, profile_option
+from foretool.server.commands.options import config_option, profile_option, refuse_together
 from foretool.server.config.files import find_place
 from foretool.server.config.loader import load
 from foretool.server.setup import changes, client_hooks, leaving
@@ -27,8 +27,8 @@ from foretool.server.setup.documents import DocumentError
 @click.command("hint")
 @profile_option
 @config_option
-@click.option("--install", "wanted", flag_value="install", help="Add the hook to the settings of a client.")
-@click.option("--remove", "wanted", flag_value="remove", help="Remove the hook again.")
+@click.option("--install", is_flag=True, help="Add the hook to the settings of a client.")
+@click.option("--remove", is_flag=True, help="Remove the hook again.")
 @click.option(
     "--client",
     type=click.Choice(list(HOOKS)),
@@ -48,7 +48,7 @@ from foretool.server.setup.documents import DocumentError
     help="The settings file.  [default: the client's own]",
 )
 def command(
-    path: Path | None, profile: str, wanted: str | None, client: str, is_shell: bool, dry_run: bool,
+    path: Path | None, profile: str, install: bool, remove: bool, client: str, is_shell: bool, dry_run: bool,
     settings: Path | None,
 ) -> int:  # fmt: skip
     """Name likely tools for a prompt: a hook that your client runs.
@@ -57,20 +57,23 @@ def command(
     tokens that name the tools it may need, or nothing. Mostly takes a tenth of a second; ends within 1.3 s, always with
     exit status 0.
     """
-    if wanted is None:
+    refuse_together(install=install, remove=remove)
+    if not (install or remove):
         return hint.main(hint.HintOptions(path, profile, client, is_shell))
     hook = (SHELL_HOOKS if is_shell else HOOKS)[client]
     file = (settings or Path(hook.file)).expanduser()
     place = find_place(path, os.environ).path
     typed = hook_command(place, profile, client, is_shell=is_shell)
-    if wanted == "install" and profile:
+    if install and profile:
         load(place).require_profile(profile)
     try:
-        changed = client_hooks.change(hook, file, typed if wanted == "install" else "")
-        if changed is not None and wanted == "remove":
-            changed = leaving.as_before(changed, place.parent / changes.FOLDER)
+        backups = place.parent / changes.FOLDER
+        before = leaving.text_before_hooks(file, backups)
+        changed = client_hooks.change(hook, file, typed if install else "", without=before)
+        if changed is not None and remove:
+            changed = leaving.as_before(changed, backups)
         if changed is not None and not dry_run:
-            changes.write_changes([changed], place.parent / changes.FOLDER)
+            changes.write_changes([changed], backups)
     except DocumentError as error:
         raise ClickException(f"{file}: {error}") from None
     except OSError as error:
@@ -82,7 +85,7 @@ def command(
         output.say(f"{shown} would change:")
         click.echo("\n".join(map(output.printable_text, changes.difference(changed))))
         output.say("Nothing was written.")
-    elif wanted == "install":
+    elif install:
         undo = "foretool hint --remove" + " --shell" * is_shell
         undo += f" --client {client}" if client != "claude-code" else ""
         when = "after every command of its shell" if is_shell else "at every prompt"

@@ -16,7 +16,7 @@ from msgspec import Struct
 from foretool.server import packs
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
-from foretool.server.commands.options import config_option, json_option, lacks_server
+from foretool.server.commands.options import config_option, json_option, lacks_server, refuse_together
 from foretool.server.config.errors import guess
 from foretool.server.config.loader import Config, load
 from foretool.server.ledger.story import (
@@ -176,6 +176,7 @@ def command(
     foretool misses --confused 1 --fix --dry-run
     """
     repair = RepairOptions(number, wants_fix, kind, agreed, dry_run, not no_replay)
+    refuse_together(fix=wants_fix, undo=wanted_undo)
     if wanted_undo:
         return edits.undo_latest(path, as_json, "misses", dry_run=dry_run)
     if wants_fix and number is None:

@@ -55,6 +55,13 @@ profile_option = click.option("--profile", default="", metavar="NAME", help="Use
 """Arrives as "" for all servers."""
 
 
+def refuse_together(**given: object) -> None:
+    """Refuse options of which one alone can be meant. `given`: the value of each, by its name. Raises `UsageError`."""
+    names = [f"--{name}" for name, value in given.items() if value]
+    if len(names) > 1:
+        raise click.UsageError(f"{' and '.join(names)} do not go together")
+
+
 class UnknownName(click.ClickException):
     """What the user named does not exist."""
 

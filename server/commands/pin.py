@@ -13,7 +13,7 @@ from foretool.server.app import App
 from foretool.server.catalog.names import SEPARATOR
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
-from foretool.server.commands.options import config_option, json_option
+from foretool.server.commands.options import config_option, json_option, refuse_together
 from foretool.server.config.loader import Config, load
 from foretool.server.config.servers import matches
 from foretool.server.config.variables import is_pattern
@@ -55,6 +55,7 @@ def command(
     TOOL is a name as `foretool tools` shows it, or a pattern of names ('git__*'). Without one, shows what is pinned.
     With --remove, TOOL is the name or the pattern that was pinned.
     """
+    refuse_together(remove=is_removal, undo=wanted_undo)
     if wanted_undo:
         return edits.undo_latest(path, as_json, "pin", patterns, dry_run=dry_run)
     own = edits.open_file(path)

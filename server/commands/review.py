@@ -13,7 +13,7 @@ from rich.text import Text
 
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
-from foretool.server.commands.options import config_option, json_option
+from foretool.server.commands.options import config_option, json_option, refuse_together
 from foretool.server.config.errors import guess
 from foretool.server.config.loader import load
 from foretool.server.ledger.diffs import diff_definitions
@@ -41,12 +41,12 @@ _MOST_LINES: Final = 60
 @click.command("review")
 @click.argument("server", default="")
 @click.argument("names", nargs=-1)
-@click.option("--approve", "decision", flag_value="approved", help="Serve what SERVER lists now.")
-@click.option("--block", "decision", flag_value="blocked", help="Do not serve it, and do not ask about it again.")
+@click.option("--approve", is_flag=True, help="Serve what SERVER lists now.")
+@click.option("--block", is_flag=True, help="Do not serve it, and do not ask about it again.")
 @config_option
 @json_option
 def command(
-    path: Path | None, as_json: bool, server: str, names: tuple[str, ...], decision: Approval | None
+    path: Path | None, as_json: bool, server: str, names: tuple[str, ...], approve: bool, block: bool
 ) -> int:  # fmt: skip
     """Show what servers changed since approval; approve or block it.
 
@@ -60,6 +60,8 @@ def command(
     foretool review weather --approve
     foretool review weather get_forecast "radar_*" --block
     """
+    refuse_together(approve=approve, block=block)
+    decision: Approval | None = "approved" if approve else "blocked" if block else None
     config = load(path)
     with open_existing_store(config.storage) as store:
         if not server:

@@ -17,7 +17,7 @@ from foretool.server.checks.clients import UNREGISTERED, find_registered
 from foretool.server.commands import edits, output
 from foretool.server.commands.login import say_until
 from foretool.server.commands.misses import read_duration
-from foretool.server.commands.options import config_option, json_option
+from foretool.server.commands.options import config_option, json_option, refuse_together
 from foretool.server.commands.running import OpenProxy, SharedWindow, ask_proxies, find_unrecorded, say_proxy_troubles
 from foretool.server.config.files import NamedBy
 from foretool.server.config.loader import Config, load
@@ -189,8 +189,7 @@ def command(
     Clients: whether and how fast a client lists its tools again when told that they changed, and which policy "auto"
     therefore chooses.
     """
-    if wants_stats and wants_clients:
-        raise click.UsageError("--stats and --clients do not go together")
+    refuse_together(stats=wants_stats, clients=wants_clients)
     config = load(path)
     if wants_stats:
         return int(packs.require(packs.SHOW_STATS, "status --stats")(config, since, as_json=as_json))

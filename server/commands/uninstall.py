@@ -98,11 +98,11 @@ def _plan(place: Path) -> tuple[list[FileChange], list[str], list[str]]:
         raise ClickException(f"{place}: a value of the keyring cannot be read: {error}") from None
     backups = place.parent / changes.FOLDER
     planned, problems = leaving.plan_leaving(found, backups, own)
-    planned = [leaving.as_before(each, backups) for each in _with_hooks(planned, problems)]
+    planned = [leaving.as_before(each, backups) for each in _with_hooks(planned, problems, backups)]
     return planned, problems, leaving.in_no_client(found, planned, own)
 
 
-def _with_hooks(planned: list[FileChange], problems: list[str]) -> list[FileChange]:
+def _with_hooks(planned: list[FileChange], problems: list[str], backups: Path) -> list[FileChange]:
     """Return the changes, and those that take our hooks out of each client."""
     by_path = {each.path: each for each in planned}
     for hook in (*client_hooks.HOOKS.values(), *SHELL_HOOKS.values()):
@@ -110,7 +110,8 @@ def _with_hooks(planned: list[FileChange], problems: list[str]) -> list[FileChan
         if file in by_path and by_path[file].is_gone:
             continue
         try:
-            if change := client_hooks.change(hook, file, "", by_path.get(file)):
+            before = leaving.text_before_hooks(file, backups)
+            if change := client_hooks.change(hook, file, "", by_path.get(file), before):
                 by_path[file] = change
         except (DocumentError, OSError) as error:
             problems.append(f"{file}: {error}")

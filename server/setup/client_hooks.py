@@ -257,8 +257,9 @@ def with_hook(hook: ClientHook, text: str, typed: str) -> str:
     return document.text()
 
 
-def without_hook(hook: ClientHook, text: str) -> str:
-    """Return the text of a file without our hook and without what this leaves empty. Raises `DocumentError`."""
+def without_hook(hook: ClientHook, text: str, before: str = "") -> str:
+    """Return the text of a file without our hook and without what this leaves empty, unless it was there `before` ours
+    came. Raises `DocumentError`."""
     if hook.module:
         return "" if text.startswith(_MARK) else text
     document = JsonDocument(text)
@@ -267,12 +268,14 @@ def without_hook(hook: ClientHook, text: str) -> str:
         return text
     for keys, item in reversed(ours):
         document.remove_item(keys, item)
+    had = JsonDocument(before).data()
     for place in (("hooks", hook.event), ("hooks",)):
-        if not value_at(document.data(), place):
+        if not value_at(document.data(), place) and value_at(had, place) is None:
             document.remove(place)
     if document.data() == dict(hook.top):
         for key, _ in hook.top:
-            document.remove((key,))
+            if value_at(had, (key,)) is None:
+                document.remove((key,))
     return document.text()
 
 
@@ -291,10 +294,13 @@ def has_prompt_hook() -> bool:
     return False
 
 
-def change(hook: ClientHook, file: Path, typed: str, planned: FileChange | None = None) -> FileChange | None:
+def change(
+    hook: ClientHook, file: Path, typed: str, planned: FileChange | None = None, without: str = ""
+) -> FileChange | None:
     """Return the change that adds our hook to a file, or takes it out if `typed` is empty; None where nothing changes.
 
-    `planned`: another change of this file that is made together with it. Raises `DocumentError` and `OSError`.
+    `planned`: another change of this file that is made together with it; `without`: what the file was before it had a
+    hook of ours. Raises `DocumentError` and `OSError`.
     """
     try:
         before = planned.before if planned else read_regular(file)
@@ -306,7 +312,7 @@ def change(hook: ClientHook, file: Path, typed: str, planned: FileChange | None 
         raise DocumentError("expected UTF-8, found other bytes; save it as UTF-8") from None
     if not typed and before is None:
         return None
-    after = with_hook(hook, text, typed) if typed else without_hook(hook, text)
+    after = with_hook(hook, text, typed) if typed else without_hook(hook, text, without)
     if before is not None and after == text:
         return None
     when = "after every command of its shell" if hook.does else "at every prompt"

@@ -128,7 +128,7 @@ def without_hooks(path: Path, text: str, before: str) -> str:
     """Return a text without the hooks of ours that an earlier text of the file did not have. Raises `DocumentError`."""
     for hook in (*HOOKS.values(), *SHELL_HOOKS.values()):
         if Path(hook.file).expanduser() == path and client_hooks.without_hook(hook, before) == before:
-            text = client_hooks.without_hook(hook, text)
+            text = client_hooks.without_hook(hook, text, before)
     return text
 
 
@@ -311,6 +311,15 @@ def _written(file: ClientFile, entry: Any) -> dict[str, Any]:
     if not isinstance(entry, Mapping) or not (entry.get("command") or entry.get("url")):
         raise DocumentError("an entry of our own file has no command and no url; correct it first")
     return dialects.write_entry(file.dialect, entry)
+
+
+def text_before_hooks(path: Path, backups: Path) -> str:
+    """Return what a file was before a run put a hook of ours into it; "" where that is not on record."""
+    with suppress(DocumentError):
+        for each in changes.earlier_versions(path, backups):
+            if not client_hooks.has_hook(text := _decode(each.before or b"")):
+                return text
+    return ""
 
 
 def as_before(change: FileChange, backups: Path) -> FileChange:

@@ -100,6 +100,25 @@ def test_hooks_of_the_user_keep_their_comments_and_their_layout(
     assert run([*wanted, "--remove"]) == 0 and file.read_bytes() == before.encode()
 
 
+@CLIENTS
+@pytest.mark.parametrize("mine", [{"version": 1}, {"version": 1, "hooks": {}}, {"hooks": {"EVENT": []}}], ids=range(3))
+@requirement("hint:install")
+def test_what_was_empty_before_stays_where_the_user_has_edited_the_file_since(
+    hook: ClientHook, mine: dict[str, Any], tmp_path: Path
+) -> None:
+    before = json.dumps(mine).replace("EVENT", hook.event)
+    file, config = tmp_path / "settings.json", write_config(tmp_path)
+    file.write_text(before)
+    wanted = ["hint", "--client", hook.client, "--settings", str(file), "--config", str(config)]
+    assert run([*wanted, "--install"]) == run([*wanted, "--install", "--shell"]) == 0
+    file.write_text("// edited\n" + file.read_text())
+    assert run([*wanted, "--remove"]) == run([*wanted, "--remove", "--shell"]) == 0
+    left = jsonc.loads(file.read_text())
+    # A member that the client needs beside hooks stays only where there was nothing but hooks.
+    assert {**dict(hook.top), **left} == {**dict(hook.top), **json.loads(before)}
+    assert "version" in left or "version" not in mine
+
+
 @pytest.mark.parametrize("text", ['{"hooks": {}}', '{"version": 1, "hooks": {"beforeSubmitPrompt": []}}'])
 def test_what_holds_no_hook_of_ours_is_no_prompt_hook(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
