@@ -10,8 +10,11 @@ After a command of the client's shell it runs too, where the user wants that (`-
 programs ran with which subcommands, and prints nothing.
 
 It asks the running proxy over the local socket, which ranks with everything that it knows and records the prompt. Only
-where none answers in time, it reads the config and the store itself and ranks by words alone: those tools of a large
-catalog that share most words with the prompt, by the first bytes of their definitions.
+where none answers in time, it reads the config and the store itself and ranks without what was learned: VS Code starts
+a server that it knows at the first call of a tool, which comes after the first prompt. It opens the encoder, which takes
+half a second of a processor. Of 93 steps of everyday tasks over 128 tools the first tool is then right for 63, and by
+words alone for 30; of 30 prompts about code 2 get a hint, and by words alone 29. Words alone rank where no encoder is
+installed: those tools of a large catalog that share most words with the prompt, by the first bytes of their definitions.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ if TYPE_CHECKING:  # typing and pathlib take half as long to import as everythin
     from typing import Any, Final
 
     from foretool.retrieval.corpus import Corpus
+    from foretool.retrieval.encoders import Weights
+    from foretool.retrieval.rankers.dense import DenseEnsemble
     from foretool.server.config.loader import Config
     from foretool.server.hints.texts import Hint
     from foretool.server.trust.policy import Reach
@@ -60,6 +65,8 @@ _MOST_SEARCHED: Final = 2_000
 """Characters of a prompt that are searched with."""
 _MOST_RANKED: Final = 100
 """How many tools are read and ranked, those with most words of the prompt; ranking 4,400 finds 3 in 100 more."""
+_MOST_READ: Final = 400
+"""The same with an encoder, for which a tool need share no word with the prompt."""
 _HEAD_BYTES: Final = 600
 """Bytes of a definition that are scanned for words; they mostly hold its name and description."""
 _IN_NAME: Final = 1.5
@@ -265,7 +272,7 @@ def _is_told_by(client: str, event: dict[str, Any]) -> bool:
 
 def _answer(asked: HookPrompt, options: HintOptions, patience_s: float | None = None) -> str:
     said = ask_proxy(asked, options, left_s() * _ASK_PART if patience_s is None else patience_s)
-    return answer_by_words(asked, options) if said is None else said
+    return answer_alone(asked, options) if said is None else said
 
 
 def report_commands(event_json: bytes | bytearray, options: HintOptions) -> str:
@@ -337,7 +344,7 @@ def _import_msgspec() -> None:
             del sys.modules[name]
 
 
-def answer_by_words(asked: HookPrompt, options: HintOptions) -> str:
+def answer_alone(asked: HookPrompt, options: HintOptions) -> str:
     """Store the prompt and name its tools without a proxy."""
     config = _load(options)
     from foretool.storage.engine import StorageError
@@ -401,19 +408,21 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     from foretool.retrieval.ranking import Query
     from foretool.server.catalog.known_lists import find_known
     from foretool.server.catalog.server_words import read_server_names
-    from foretool.server.hints.texts import MOST, Hint, Mark, without_unasked, write_prompt_hint
+    from foretool.server.hints.texts import MOST, Hint, Mark, is_doubtful, without_unasked, write_prompt_hint
     from foretool.server.trust.policy import Reach
     from foretool.storage.records import working_set_key
 
+    weights = _find_encoder(config)
     reached = find_known(store, config.servers.values())
     reach = Reach(config.profiles[profile], config.servers, config.settings)
-    corpus, tools = _read_tools(config, store, reached, reach, text)
+    corpus, tools = _read_tools(config, store, reached, reach, text, _MOST_READ if weights else _MOST_RANKED)
     working_set = store.serving.working_set(working_set_key(profile, "frozen"))
     listed, named = (working_set.tools, working_set.named) if working_set is not None else ((), ())
     named_by = [config.servers[name] for name in dict.fromkeys(tool.upstream for tool in tools)]
     corpus.server_names = read_server_names(named_by, lambda name: config.servers[name].prefix)
-    ranking = Pipeline(corpus).rank(Query(lines=(text,)), limit=MOST)
-    if level(ranking) == "none":
+    dense = _open_encoder(weights, corpus, store) if weights is not None else None
+    ranking = Pipeline(corpus, dense).rank(Query(lines=(text,)), limit=MOST)
+    if is_doubtful(ranking, level(ranking)):
         return Hint()
     by_id = {tool.id: tool for tool in tools}
     found = (by_id[each.tool] for each in ranking.ranked)
@@ -423,20 +432,51 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     )
 
 
+def _find_encoder(config: Config) -> Weights | None:
+    """Return the encoder of the config; None if none is installed, or only one that takes too long for a prompt."""
+    from foretool.retrieval.encoders import EncoderError, resolve_weights
+
+    with contextlib.suppress(EncoderError):
+        found = resolve_weights(config.settings.encoder) if not config.settings.encoder_url else ()
+        if len(found) == 1 and not found[0].is_slow:
+            return found[0]
+    return None
+
+
+def _open_encoder(weights: Weights, corpus: Corpus, store: Store) -> DenseEnsemble | None:
+    """Open an encoder with the vectors that the store keeps of these tools; None if it cannot be opened."""
+    from foretool.retrieval.encoders import EncoderError, open_encoder
+    from foretool.retrieval.rankers.dense import DenseEnsemble
+
+    try:
+        dense = DenseEnsemble([open_encoder(weights)])
+    except EncoderError:
+        return None
+    dense.heads[0].add(store.vectors.load(weights.key, {digest for digest in corpus.digests if digest}))
+    dense.align(corpus.digests, corpus.version, corpus.servers)
+    return dense
+
+
 def _read_tools(
-    config: Config, store: Store, reached: Mapping[str, str], reach: Reach, text: str
+    config: Config, store: Store, reached: Mapping[str, str], reach: Reach, text: str, most: int
 ) -> tuple[Corpus, list[Tool]]:
-    """Return the tools that share most words with a text, by the first bytes of all definitions."""
+    """Return the `most` tools that share most words with a text, by the first bytes of all definitions; all tools where
+    they are no more."""
     from foretool.retrieval.corpus import Corpus
+    from foretool.retrieval.known_tools import shipped_wordings
 
     heads = [
         head
         for head in store.catalog.tool_heads(list(reached.items()), _HEAD_BYTES)
         if config.servers[head[0]].offers(head[2])
     ]
-    wanted = ((own, name, reached[name]) for name, _, own, _ in _preselect(heads, text))
+    wanted = ((own, name, reached[name]) for name, _, own, _ in _preselect(heads, text, most))
     tools = _as_served(config, reach, store.catalog.tools_named(wanted))
-    corpus = Corpus(tools, {name: server.entry.description for name, server in config.servers.items()})
+    corpus = Corpus(shipped=shipped_wordings if config.settings.shipped_wordings else None)
+    corpus.take_wordings({each.digest: each.texts for each in store.wordings.all() if each.texts})
+    for name in dict.fromkeys(tool.upstream for tool in tools):
+        own_tools = [tool for tool in tools if tool.upstream == name]
+        corpus.replace(name, own_tools, config.servers[name].entry.description)
     corpus.lexical.chosen_from = len(heads)
     return corpus, tools
 
@@ -452,8 +492,8 @@ def _as_served(config: Config, reach: Reach, tools: list[Tool]) -> list[Tool]:
     return list(filter(reach.finds, tools))
 
 
-def _preselect(heads: Sequence[Head], text: str) -> list[Head]:
-    """Return the tools whose names and first bytes contain most words of the text, or words that mean nearly the same,
+def _preselect(heads: Sequence[Head], text: str, most: int) -> list[Head]:
+    """Return the `most` tools whose names and first bytes contain most words of the text, or words that mean nearly the same,
     where rare words count more.
 
     Reading a tool takes a hundred times as long as looking for a few words in its first bytes.
@@ -464,7 +504,7 @@ def _preselect(heads: Sequence[Head], text: str) -> list[Head]:
     from foretool.retrieval.near_words import near_terms
     from foretool.retrieval.rankers.bm25 import SAID, pick_rare, weigh_terms
 
-    if len(heads) <= _MOST_RANKED:
+    if len(heads) <= most:
         return list(heads)
     said = weigh_terms(text)
     # Long words say most, and looking for 20 of them in 5,000 tools takes milliseconds.
@@ -480,7 +520,7 @@ def _preselect(heads: Sequence[Head], text: str) -> list[Head]:
         weight = share * log(1 + len(heads) / (1 + len(having[term])))
         for place in having[term]:
             scores[place] += weight * (_IN_NAME if term in names[place] else 1.0)
-    best = nlargest(_MOST_RANKED, range(len(heads)), key=lambda place: (scores[place], -place))
+    best = nlargest(most, range(len(heads)), key=lambda place: (scores[place], -place))
     return [heads[place] for place in sorted(best) if scores[place] > 0.0]
 
 

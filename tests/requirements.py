@@ -322,6 +322,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "hint:silent": Promise("design: hint", "whatever is wrong, it is silent and exits with 0"),
     "hint:deadline": Promise("design: hint", "it ends within its deadline"),
     "hint:doubt": Promise("docs/cli.md: hint", "no tool is named where it is doubtful that any fits"),
+    "hint:meaning": Promise("docs/cli.md: hint", "where no proxy runs, the encoder ranks too"),
     "hint:unasked": Promise("docs/cli.md: hint", "no tool is named that does what a prompt does not ask for"),
     "hint:talk": Promise("docs/cli.md: hint", "a prompt that names no task is told of no tool and ends no task"),
     "hint:tokens": Promise("design: hint", "it prints at most 300 tokens"),

@@ -20,7 +20,7 @@ from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.hints import AHEAD, MOST_TEXT
 from foretool.server.hints.prompt_hook import PromptHook, searched_lines
-from foretool.server.hints.texts import Hint, Mark, without_unasked, write_prompt_hint
+from foretool.server.hints.texts import Hint, Mark, is_doubtful, without_unasked, write_prompt_hint
 from foretool.server.local.server import CallerLink, Hello, QuestionTalk, Service
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
@@ -114,16 +114,12 @@ class PromptAnswers:
         return [known[client] for client in near or (own if len(own) == 1 and not others else [])]
 
     def _likely(self, lines: tuple[str, ...], profile: Profile, session: Session | None) -> Iterator[Tool]:
-        """Return the tools that fit the prompt, best first; none if that is not likely of any.
-
-        Of 87 prompts that need a tool 9 are `low` by meaning, and of 94 that need none, mostly about code, 70.
-        """
+        """Return the tools that fit the prompt, best first; none if that is not likely of any."""
         servers = session.conversations.whole.servers_in_use() if session is not None else ()
         reach = self._policy.reach(profile)
         ranking = self._search.rank(Query(lines, (), (), servers, profile.name), reach.finds, _RANKED)
         ids = [each.tool for each in ranking.ranked]
-        level = self._search.judge(ranking).level
-        if level == "none" or (level == "low" and any(line.nearness for line in ranking.evidence)):
+        if is_doubtful(ranking, self._search.judge(ranking).level):
             ids = self._surely_next(lines)
         return filter(reach.finds, (tool for each in ids if (tool := self._catalog.get(each)) is not None))
 

