@@ -249,6 +249,7 @@ class App:
             Job("sign-ins", lambda: housekeeping.follow_sign_ins(self.upstreams, self.clients)),
             Job("memory", memory.tick),
             Job("answers' tokens", self.answering.answer_tokens.count),
+            Job("earlier prompts", self.answering.prompt_answers.tick),
             Job("people", self._tick_people),
         )
 

@@ -11,10 +11,11 @@ programs ran with which subcommands, and prints nothing.
 
 It asks the running proxy over the local socket, which ranks with everything that it knows and records the prompt. Only
 where none answers in time, it reads the config and the store itself and ranks without what was learned: VS Code starts
-a server that it knows at the first call of a tool, which comes after the first prompt. It opens the encoder, which takes
-half a second of a processor. Of 93 steps of everyday tasks over 128 tools the first tool is then right for 63, and by
-words alone for 30; of 30 prompts about code 2 get a hint, and by words alone 29. Words alone rank where no encoder is
-installed: those tools of a large catalog that share most words with the prompt, by the first bytes of their definitions.
+a server that it knows at the first call of a tool, so behind the first prompt. It opens the encoder, which takes half a
+second of a processor. Of 93 steps of everyday tasks over 128 tools the first tool is then right for 63, and by words
+alone for 30; of 30 prompts about code 2 get a hint, and by words alone 29. Words alone rank where no encoder is
+installed: those tools of a large catalog that share most words with the prompt, by the first bytes of their
+definitions.
 """
 
 from __future__ import annotations
@@ -493,8 +494,8 @@ def _as_served(config: Config, reach: Reach, tools: list[Tool]) -> list[Tool]:
 
 
 def _preselect(heads: Sequence[Head], text: str, most: int) -> list[Head]:
-    """Return the `most` tools whose names and first bytes contain most words of the text, or words that mean nearly the same,
-    where rare words count more.
+    """Return the `most` tools whose names and first bytes contain most words of the text, or words that mean nearly the
+    same, where rare words count more.
 
     Reading a tool takes a hundred times as long as looking for a few words in its first bytes.
     """

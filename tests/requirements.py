@@ -322,6 +322,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "hint:silent": Promise("design: hint", "whatever is wrong, it is silent and exits with 0"),
     "hint:deadline": Promise("design: hint", "it ends within its deadline"),
     "hint:doubt": Promise("docs/cli.md: hint", "no tool is named where it is doubtful that any fits"),
+    "hint:earlier": Promise("docs/cli.md: hint", "a hint before the client has started its server counts for it"),
     "hint:meaning": Promise("docs/cli.md: hint", "where no proxy runs, the encoder ranks too"),
     "hint:unasked": Promise("docs/cli.md: hint", "no tool is named that does what a prompt does not ask for"),
     "hint:talk": Promise("docs/cli.md: hint", "a prompt that names no task is told of no tool and ends no task"),
@@ -394,6 +395,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "miss:bridge": Promise(
         "README: the misses", "a hidden tool called through the bridge leaves a miss of its own kind"
     ),
+    "miss:kept-list": Promise("README: the misses", "what is called before a list is fetched is no miss"),
     "miss:listed-is-none": Promise("README: the misses", "a listed tool is no miss"),
     "miss:discovery": Promise("README: the misses", "what a discovery found and was called is a miss with its rank"),
     "miss:search": Promise(

@@ -34,6 +34,8 @@ _RANKED: Final = 50
 """How many tools are ranked; the profile may leave some of them out."""
 _MOST_CLIENT: Final = 40
 """Characters of the client's name that a hook gives."""
+_BEFORE_S: Final = 600
+"""A session may begin so long after the prompt that led to it: a model may think for minutes."""
 _LARGEST: Final = 512 * 1024
 """Bytes of a question: a character may take twelve."""
 
@@ -50,6 +52,8 @@ class PromptAnswers:
         self._policy = policy
         self._config = config
         self._hook = hook
+        self._met: set[str] = set()
+        """The keys of the sessions that know of the prompt before them."""
 
     def service(self) -> Service:
         """Return what the local socket offers as `hint`."""
@@ -85,6 +89,26 @@ class PromptAnswers:
         if hint.tools:
             self._note_shown(hint, prompt, session)
         return hint
+
+    def tick(self) -> None:
+        """Tell each session that has begun of a prompt shortly before it, and which tools its hint named: VS Code runs
+        the hook first, and starts a server that it knows once the model calls a tool."""
+        begun = {each.record.key: each for client in self._clients if (each := client.session) is not None}
+        for key in begun.keys() - self._met:
+            self._take_earlier(begun[key])
+        self._met = set(begun)
+
+    def _take_earlier(self, session: Session) -> None:
+        began = session.record.started_at
+        prompt = self._recorder.latest_prompt(began - _BEFORE_S, began)
+        if prompt is None or prompt.owner:
+            return
+        if self.sessions_of(session.record.profile, prompt.cwd, prompt.client) != [session]:
+            return
+        chat = session.conversations.whole
+        chat.lines = chat.lines or searched_lines(prompt)
+        hints = (each for each in self._recorder.exposures(prompt.session) if each.at == prompt.at)
+        chat.note_hint(tool for hint in hints for tool in hint.tools if not session.list.sees(tool))
 
     def _record(self, prompt: Prompt, owner: str) -> None:
         if not self._config.keeps_text:

@@ -58,6 +58,11 @@ class SessionList:
         self._lacked: dict[ToolId, View] = {}
         """By tool that grew, the list that lacked it."""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the client has fetched a list. Until then it goes by what it has kept from an earlier session."""
+        return self.view is not None
+
     def lists(self, tool: ToolId) -> bool:
         return self.view is not None and (tool in self.view.shown or tool in self.grown)
 

@@ -483,6 +483,11 @@ class Recorder:
     def exposures(self, session: str) -> list[Exposure]:
         return self._asked(partial(self._store.sessions.exposures, session), [])
 
+    def latest_prompt(self, since: float, until: float) -> Prompt | None:
+        """Return the latest prompt of this time, None if there is none."""
+        found: list[Prompt] = self._asked(partial(self._store.tasks.prompts, since, 1, until), [])
+        return found[0] if found else None
+
     def missed_with(self, given: Exposure) -> set[ToolId]:
         return self._asked(partial(self._store.calls.missed_with, given), set())
 

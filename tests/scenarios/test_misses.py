@@ -69,6 +69,20 @@ async def test_calling_a_hidden_tool_through_the_bridge_leaves_a_miss_of_its_own
     assert said(result) == "subtract"
 
 
+@requirement("miss:kept-list")
+async def test_a_call_before_the_client_has_fetched_a_list_is_no_miss() -> None:
+    """VS Code shows the model the list of an earlier session, starts the server for a call, and lists behind it."""
+    subtract = {"name": "calc__subtract", "arguments": {}}
+    async with proxy_over(calc(), pin=["calc__add"], list_names=False, list_tokens=100) as stage:
+        await stage.client.initialize()
+        await stage.client.call_tool("calc__subtract", {})
+        await stage.client.call_tool("call_tool_write", subtract)
+        assert (stage.misses(), [call.hidden for call in stage.calls()]) == ([], [False, False])
+        await stage.client.list_tools()
+        await stage.client.call_tool("call_tool_write", subtract)
+        assert [bare(miss).noticed for miss in stage.misses()] == ["bridge"]
+
+
 @requirement("miss:listed-is-none")
 async def test_calling_a_listed_tool_is_no_miss_by_name_or_through_the_bridge() -> None:
     async with proxy_over(calc(), pin=["calc__add"]) as stage:

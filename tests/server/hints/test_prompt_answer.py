@@ -133,6 +133,26 @@ async def test_where_it_is_doubtful_that_any_tool_fits_none_is_named(monkeypatch
             assert bool(ask(stage, "read the document")) is says
 
 
+@requirement("hint:earlier")
+@pytest.mark.parametrize(("hook", "age_s", "missed"), [("visual studio code", 20, 0), ("codex", 20, 1), ("", 900, 1)])
+async def test_what_a_hint_named_before_the_client_started_its_server_is_no_miss(
+    tmp_path: Path, hook: str, age_s: int, missed: int
+) -> None:
+    """VS Code runs the hook first, and starts a server that it knows once the model calls a tool."""
+    with open_store(tmp_path / "foretool.sqlite3") as store:
+        async with proxy_over(files(), store=store, policy="frozen", list_tokens=0, list_names=False) as stage:
+            here, at = str(Path.cwd()), stage.app.recorder.now() - age_s
+            store.tasks.add_prompt(Prompt(at, "read the document", "chat", here, hook))
+            store.sessions.add_exposure(Exposure("chat", at, "frozen", 0, (READ,), 200, "prompt"))
+            others = stage.connect()
+            await others.initialize("claude-code")
+            await stage.client.initialize("Visual Studio Code")
+            await stage.client.list_tools()
+            stage.app.answering.prompt_answers.tick()
+            await stage.client.call_tool("call_tool_write", {"name": READ, "arguments": {"path": "a"}})
+            assert len(stage.misses()) == missed
+
+
 @requirement("hint:record")
 async def test_a_prompt_is_kept_once_without_secrets_and_not_at_all_with_record_off() -> None:
     async with proxy_over(files(), token="hunter2hunter2") as stage:
