@@ -107,8 +107,9 @@ class PromptAnswers:
             return
         chat = session.conversations.whole
         chat.lines = chat.lines or searched_lines(prompt)
-        hints = (each for each in self._recorder.exposures(prompt.session) if each.at == prompt.at)
+        hints = [each for each in self._recorder.exposures(prompt.session) if each.at == prompt.at]
         chat.note_hint(tool for hint in hints for tool in hint.tools if not session.list.sees(tool))
+        self._recorder.hand_over(prompt, session.record.key)
 
     def _record(self, prompt: Prompt, owner: str) -> None:
         if not self._config.keeps_text:

@@ -467,6 +467,10 @@ class Recorder:
     def add_prompt(self, prompt: Prompt) -> None:
         self.backlog.write(partial(self._store.tasks.add_prompt, prompt), None)
 
+    def hand_over(self, prompt: Prompt, session: str) -> None:
+        """Record that the user of a session wrote a prompt that is on record as nobody's."""
+        self.backlog.write(partial(self._store.tasks.hand_over, prompt, session), None)
+
     def add_flows(self, seen: Mapping[FlowKey, int]) -> None:
         self.backlog.write(partial(self._store.flows.add, seen, self._clock()), None)
 

@@ -179,6 +179,15 @@ class TaskStore(Subject):
             return int(same[0])
         return self._database.insert(PROMPTS.insert, PROMPTS.row(prompt))
 
+    def hand_over(self, prompt: Prompt, session: str) -> None:
+        """Note that the user of a session wrote a prompt, and that its client read the hint behind it."""
+        with self._database.atomic():
+            self._database.run("UPDATE prompts SET owner = ? WHERE id = ?", (session, prompt.id))
+            self._database.run(
+                "UPDATE exposures SET session = ? WHERE session = ? AND at = ? AND reason = 'prompt'",
+                (session, prompt.session, prompt.at),
+            )
+
     def prompts(self, since: float = 0.0, limit: int = -1, until: float = inf) -> list[Prompt]:
         rest = "WHERE at >= ? AND at <= ? ORDER BY at DESC, id DESC LIMIT ?"
         return PROMPTS.find_all(self._database, rest, (since, until, limit))

@@ -151,6 +151,9 @@ async def test_what_a_hint_named_before_the_client_started_its_server_is_no_miss
             stage.app.answering.prompt_answers.tick()
             await stage.client.call_tool("call_tool_write", {"name": READ, "arguments": {"path": "a"}})
             assert len(stage.misses()) == missed
+            (prompt,) = store.tasks.prompts()
+            hints = [each.at for each in store.sessions.exposures(prompt.owner) if each.reason == "prompt"]
+            assert hints == [at] * (1 - missed)
 
 
 @requirement("hint:record")
