@@ -43,13 +43,14 @@ class BridgedCall(Struct, frozen=True):
     """What else stands beside the name."""
 
     def arguments(self, schema: Mapping[str, Any]) -> Raw:
-        """Return the arguments for a tool with this input schema. What is no object stays as it was written."""
+        """Return the arguments for a tool with this input schema. What is no object stays as it was written, and so
+        does one with very many members."""
         known = properties_of(schema)
         beside, given = dict(self.beside), self.given
         if given is None or bytes(given) == b"{}":
             word = next((word for word in _ARGUMENTS if _holds_arguments(beside.get(word), word, known)), None)
             given = open_object(beside.pop(word)) if word is not None else given
-        if given is not None and jsonrpc.json_type(given) != "object":
+        if given is not None and (jsonrpc.json_type(given) != "object" or jsonrpc.may_have_many_members(given)):
             return given
         members = jsonrpc.fields(given) if given is not None else {}
         word, inner = next(iter(members.items())) if len(members) == 1 else ("", None)

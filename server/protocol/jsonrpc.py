@@ -312,6 +312,15 @@ def has_much_else(value: Raw | UnsetType) -> bool:
     return is_long and bytes(value).count(b",") - sum(bytes(each).count(b",") for each in large) > MOST_ELSE
 
 
+_MOST_MEMBERS: Final = 100_000
+"""Reading so many members takes 0.1 s."""
+
+
+def may_have_many_members(value: Raw) -> bool:
+    """Return whether a value may have more members than are read in time: each has a colon, as a text may have too."""
+    return bytes(value).count(b":") > _MOST_MEMBERS
+
+
 def text(value: Raw | None) -> str | None:
     """Return the string in a raw value; None when it is missing or not a string."""
     if value is None:

@@ -191,9 +191,12 @@ def input_required(value: Raw) -> bool:
 
 
 def argument_shape(arguments: Raw | None) -> str:
-    """Return the names and JSON types of the first `_MOST_ARGUMENTS` arguments, without their values, as JSON."""
+    """Return the names and JSON types of the first `_MOST_ARGUMENTS` arguments, without their values, as JSON; "{}" if
+    there may be too many to read."""
+    if arguments is None or jsonrpc.may_have_many_members(arguments):
+        return "{}"
     try:
-        members = jsonrpc.fields(arguments) if arguments is not None else {}
+        members = jsonrpc.fields(arguments)
     except ValueError:
         return "{}"
     first = islice(members.items(), _MOST_ARGUMENTS)

@@ -27,7 +27,7 @@ from foretool.storage.records import (
     ToolId,
     Usage,
 )
-from foretool.storage.sql.calls import CALLED, CALLS, MISSES
+from foretool.storage.sql.calls import CALL_EVENT, CALLED, CALLS, MISSES
 from foretool.storage.sql.database import Subject, encode_json
 from foretool.storage.sql.discoveries import PROMPTS
 from foretool.storage.sql.sessions import GET_EXPOSURES, read_exposure
@@ -36,8 +36,7 @@ PAGE: Final = 1000
 _WITHIN: Final = "WHERE id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?"
 _EXPOSURES: Final = f"{GET_EXPOSURES} WHERE exposures.id > ? AND at >= ? AND at < ? ORDER BY exposures.id LIMIT ?"
 _CALL_EVENTS: Final = (
-    "SELECT at, 'call', tool, outcome = 'ok', handle, session, arguments, id FROM calls"
-    " WHERE outcome <> 'refused' AND id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?"
+    f"{CALL_EVENT}, id FROM calls WHERE outcome <> 'refused' AND id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?"
 )
 _TASK_EVENTS: Final = (
     "SELECT at, 'task', task, 1, handle, session, '', id FROM discoveries"

@@ -34,7 +34,13 @@ MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, 
 _USAGE = Table("usage", Usage)
 _USAGE_OF_PROFILE = "SELECT tool, calls, misses, last_at FROM profile_usage WHERE profile = ? ORDER BY calls DESC, tool"
 _FLOWS = Table("flows", Flow)
-_EVENTS = "SELECT at, 'call', tool, outcome = 'ok', handle, session, arguments FROM calls WHERE outcome <> 'refused'"
+MOST_ARGUMENTS: Final = 16_384
+"""Characters. Hundreds of calls are read at once, so one with longer arguments is read as an event without any."""
+CALL_EVENT: Final = (
+    "SELECT at, 'call', tool, outcome = 'ok', handle, session,"
+    f" CASE WHEN length(arguments) <= {MOST_ARGUMENTS} THEN arguments ELSE '' END"
+)
+_EVENTS: Final = f"{CALL_EVENT} FROM calls WHERE outcome <> 'refused'"
 _LATEST = "ORDER BY id DESC LIMIT ?"
 CALLED: Final = "noticed NOT IN ('unknown_name', 'nothing_found', 'shell') AND (noticed <> 'search' OR call > 0)"
 """The condition for misses of calls. A search that did not show a tool is a miss beside that of its call, and a command

@@ -55,3 +55,9 @@ def test_a_call_is_understood_as_it_is_meant(schema: Any, written: Any, argument
 def test_a_tool_of_ours_gets_what_stands_beside_its_name_too() -> None:
     call = read_call(raw({"name": "discover_tools", "task": "x", "arguments": {"limit": 3}, "handle": "h"}))
     assert decode_value(call.own_arguments) == {"task": "x", "handle": "h", "limit": 3}
+
+
+def test_arguments_with_very_many_names_are_taken_as_they_are() -> None:
+    many = {"arguments": {f"n{number}": number for number in range(100_001)}}
+    call = read_call(raw({"name": "t", "arguments": many, "n": 1}))
+    assert call.arguments(SCHEMA) == raw(many), "taking them apart may take a second"

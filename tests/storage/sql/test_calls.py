@@ -6,7 +6,7 @@ from requirements import requirement
 from stored_records import CALL, DISCOVERY, MISS, SESSION
 
 from foretool.storage.records import MissCount, MissFilter, Retry, Selection, ToolId, Usage
-from foretool.storage.sql.calls import FOLDED
+from foretool.storage.sql.calls import FOLDED, MOST_ARGUMENTS
 from foretool.storage.store import Store
 
 LOGIN, POST, LIST = ToolId("u__login"), ToolId("u__post"), ToolId("u__list")
@@ -178,6 +178,16 @@ def test_what_people_did_who_opted_out_counts_for_nobody(store: Store) -> None:
     assert {each.session for each in store.calls.shared_events(100)} == {"s1", "s3"}
     # It is on record all the same.
     assert len(store.calls.recent(100)) == 5 and len(store.calls.events(100)) == 5
+
+
+def test_a_call_with_long_arguments_is_read_as_one_without_where_many_are_read(store: Store) -> None:
+    long = '{"text":"%s"}' % ("x" * MOST_ARGUMENTS)
+    store.calls.record([replace(CALL, arguments=long), CALL])
+    wanted = ["", CALL.arguments]
+    assert [each.arguments for each in store.calls.events(10)] == wanted
+    assert [each.arguments for each in store.calls.shared_events(10)] == wanted
+    assert [each.arguments for each in store.exporting.call_events(0.0, 100.0)] == wanted
+    assert [each.arguments for each in store.exporting.calls(0.0, 100.0)] == [long, CALL.arguments]
 
 
 @requirement("learn:opt-out")
