@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+_BOM = "\ufeff"
+"""The byte order mark with which some editors begin a file."""
+
 Path = tuple[str | int, ...]
 """The keys and indexes that lead from the top of the document to a value."""
 
@@ -56,7 +59,8 @@ _TRAILING_COMMA = r'(?s)"[^"\\]*(?:\\.[^"\\]*)*"?|,(?=[ \t\r\n]*[}\]])'
 
 
 def blank_comments(text: str) -> str:
-    """Replace comments and trailing commas by blanks, so that every offset stays valid."""
+    """Replace comments, trailing commas and a byte order mark by blanks, so that every offset stays valid."""
+    text = " " * text.startswith(_BOM) + text.removeprefix(_BOM)
     return re.sub(_TRAILING_COMMA, _blank_comma, re.sub(_COMMENT, _blank_comment, text))
 
 
@@ -74,10 +78,12 @@ def places(text: str) -> Places:
 
 
 def repeated_keys(text: str) -> list[tuple[Path, int]]:
-    """Return the keys that an object has twice, each with the offset of the later one. Raises `JsonError`."""
+    """Return the keys that an object has twice, each with the offset of the later one; a blank text has none. Raises
+    `JsonError`."""
     scanner = _Scanner(text)
     try:
-        scanner.document()
+        if scanner.next():
+            scanner.document()
     except RecursionError:
         return []
     again = {path for path, _ in scanner.repeated}
@@ -111,7 +117,7 @@ class _Scanner:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
+        self.at = int(text.startswith(_BOM))
         self.places = Places({}, {}, {})
         self.repeated: list[tuple[Path, int]] = []
         self.match_blanks = re.compile(_BLANKS).match

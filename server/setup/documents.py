@@ -253,7 +253,7 @@ class JsonDocument:
         members = [path for path in places.keys if path[:-1] == parent]
         inside = self._text[places.values[parent] + 1 : places.ends[parent] - 1]
         indent = self._inner_indent(places, parent) if not members or "\n" in inside else None
-        self._insert_text(parent, f"{json.dumps(key)}: {self._write(value, indent)}")
+        self._insert_text(parent, f"{self._write(key, None)}: {self._write(value, indent)}")
 
     def _insert_text(self, parent: Keys, written: str, behind: str = "") -> None:
         """Add a member at the end of an object, as it is written. `behind`: what stands behind its comma."""

@@ -70,6 +70,15 @@ def test_each_edit_is_shown_without_secrets_and_taken_back_byte_for_byte(
     assert all(each.stat().st_mode & 0o077 == 0 for each in copies.rglob("*"))
 
 
+def test_a_config_that_begins_with_a_byte_order_mark_shows_the_lines_that_change(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_bytes(b"\xef\xbb\xbf" + config.read_bytes())
+    assert run(["disable", "b", "--config", str(config)]) == 0
+    assert config.read_bytes().startswith(b"\xef\xbb\xbf{ // mine")
+    assert '+    "b": {"command": "y", "disabled": true}' in capsys.readouterr().out
+
+
 def test_a_command_takes_back_none_of_another_and_shows_what_it_takes_back(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

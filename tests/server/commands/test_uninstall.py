@@ -15,6 +15,8 @@ from foretool.server.commands.group import run
 from foretool.server.commands.uninstall import run_commands
 from foretool.server.setup.installation import Installation
 
+_SERVERS = '  "mcpServers": { "time": { "command": "uvx", "args": ["t"] } }\r\n'
+
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -79,6 +81,34 @@ def test_comments_come_back_where_the_file_was_edited_since(home: Path, capsys: 
         "Their files with foretool are kept in ~/.config/foretool/backups" in out
         and "init --undo" not in out.split("Done.")[-1]
     )
+
+
+@requirement("manage:uninstall", "setup:undo")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeff// mine\r\n{\r\n" + _SERVERS + "}\r\n",
+        "\ufeff{" + _SERVERS + "}",
+        "\ufeff",
+        "\ufeff \n",
+        " \n",
+    ],
+    ids=["comment", "plain", "empty", "blank with a mark", "blank"],
+)
+def test_a_file_that_is_blank_or_begins_with_a_byte_order_mark_is_set_up_and_put_back(home: Path, text: str) -> None:
+    """Some editors begin a file with the mark: init and uninstall ended with an internal error."""
+    path = home / ".cursor/mcp.json"
+    path.parent.mkdir()
+    path.write_bytes(before := text.encode())
+    for back in (["init", "--undo"], ["uninstall", "--yes"]):
+        assert run(["init", "--yes", "--no-start", "--no-hook"]) == 0
+        assert list(json.loads(path.read_text("utf-8-sig").replace("// mine", ""))["mcpServers"]) == ["foretool"]
+        assert run(back) == 0 and path.read_bytes() == before
+    assert run(["init", "--yes", "--no-start", "--no-hook"]) == 0
+    path.write_bytes(path.read_bytes().rstrip() + b"\n\n")
+    assert run(["uninstall", "--yes"]) == 0
+    left = path.read_text()
+    assert "foretool" not in left and (left.split() == text.split() or "{" not in text)
 
 
 def test_what_foretool_made_for_the_machine_goes_and_records_stay_with_their_size(

@@ -95,6 +95,12 @@ def test_a_member_is_added_in_the_style_of_the_file(before: str, after: str) -> 
     assert document.text() == after
 
 
+def test_a_name_is_written_with_its_own_letters_as_values_are() -> None:
+    document = open_document("", "json")
+    document.set(("Räume", "日本語"), "für")
+    assert '"Räume": {\n    "日本語": "für"' in document.text()
+
+
 LEAVES = st.one_of(st.integers(-9, 9), st.text('ab/*\\"é,:', max_size=4), st.booleans(), st.none())
 VALUES = st.recursive(
     LEAVES, lambda inner: st.dictionaries(st.text("xyz", min_size=1, max_size=2), inner, max_size=3), max_leaves=9
