@@ -5,6 +5,7 @@ It looks at what a catalog holds, so what was held or excluded is not in it, and
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -93,7 +94,7 @@ def report(inspection: Inspection) -> Iterator[tuple[str, Literal["ok", "warning
             yield server, "warning", what, "read it; if it should not be there, exclude the tool or disable the server"
         if len(found) > _SHOWN:
             more = f"{server}: and {len(found) - _SHOWN} more"
-            yield server, "warning", more, f"`foretool tools --findings -u {server}` shows them"
+            yield server, "warning", more, f"`foretool tools --findings -u {shlex.quote(server)}` shows them"
     if next(inspection.grave(), None) is None:
         yield "", "ok", "nothing looks wrong in the texts of the tools", ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Sequence
 from typing import Final
 from urllib.parse import quote
@@ -50,7 +51,7 @@ def _repair(servers: Sequence[ListedServer]) -> list[Todo]:
     ill = [each for each in servers if not each.is_well]
     if not ill:
         return []
-    again = f"foretool doctor {' '.join(each.name for each in ill[:_NAMED])} tries again"
+    again = f"foretool doctor {shlex.join(each.name for each in ill[:_NAMED])} tries again"
     if len(ill) == 1:
         return [Todo(f"Repair {ill[0].name}", f"{ill[0].error}; {again}", "#servers")]
     names = name_some([each.name for each in ill], _NAMED)

@@ -23,7 +23,7 @@ from foretool.server.methods.server_requests import ServerRequests, refusal
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.server.recording.recorder import Recorder
-from foretool.server.trust.approvals import why_held
+from foretool.server.trust.approvals import review_command, why_held
 from foretool.server.trust.ledger import HELD
 from foretool.server.trust.policy import Confirm, Decision, Reach, Refuse, TrustPolicy, Verdict
 from foretool.server.trust.text import one_line, visible
@@ -85,8 +85,7 @@ class Admission:
         if (meant.upstream, meant.name) != (tool.upstream, tool.name):
             return Refuse(decision.verdict, "its name belongs to another tool by now")
         if tool.schema_hash == HELD and not (isinstance(decision, Refuse) and decision.hides):
-            change = f"foretool review {tool.upstream}"
-            return Refuse(decision.verdict, why_held(tool.upstream), change, hides=True)
+            return Refuse(decision.verdict, why_held(tool.upstream), review_command(tool.upstream), hides=True)
         return decision
 
     def give_up(self, call: ToolCall, tool: Tool, text: str) -> Refusal:

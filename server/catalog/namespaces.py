@@ -4,6 +4,7 @@ a tool was ever given."""
 from __future__ import annotations
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
@@ -160,10 +161,11 @@ class Namespaces:
         """Return why a tool of a server cannot be called: the config excludes it, or the server is not in use."""
         entry = self._entries.get(upstream)
         if upstream in self._broken:
-            way_out = f"foretool doctor {upstream} says what is wrong with it"
+            way_out = f"foretool doctor {shlex.quote(upstream)} says what is wrong with it"
             return Gone(upstream, f"the config entry of server {upstream!r} cannot be used", way_out, "offline")
         if entry is None and upstream in self._written:
-            return Gone(upstream, f"server {upstream!r} is disabled", f"foretool enable {upstream}", "gone")
+            command = shlex.join(("foretool", "enable", upstream))
+            return Gone(upstream, f"server {upstream!r} is disabled", command, "gone")
         if entry is None:
             reason = f"it belongs to server {upstream!r}, which is not in the config"
             return Gone(upstream, reason, "add it again", "gone")

@@ -6,6 +6,7 @@ It also checks the names of tools, and the patterns that rules and pins are writ
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -187,7 +188,7 @@ def _check_twins(config: Config) -> Iterator[Finding]:
         first = seen.setdefault(json.dumps(reached), server.name)
         if first != server.name:
             what = f"{server.name}: is the same server as {first}, so each of its tools is there twice"
-            do = f"delete one: foretool remove {server.name}"
+            do = f"delete one: foretool remove {shlex.quote(server.name)}"
             repair = Repair("disable", (server.name,))
             yield warning("config", Code.SERVER_TWICE, what, do, server.name, repair=repair)
 

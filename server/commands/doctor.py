@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -168,7 +169,7 @@ def _require_enabled(config: Config, names: Sequence[str]) -> None:
     """Refuse a name that no enabled server has. Raises `UsageError` for a disabled one, and `UnknownName`."""
     for name in names:
         if name in config.disabled:
-            raise UsageError(f"{name} is disabled: foretool enable {name}")
+            raise UsageError(f"{name} is disabled: foretool enable {shlex.quote(name)}")
         if name not in config.servers and name not in config.broken:
             known = [*config.servers, *config.broken]
             raise UnknownName(f"no server is called {name!r}{guess(name, known) or '; foretool list shows them'}")
@@ -391,7 +392,7 @@ def _group(findings: Sequence[Finding]) -> list[list[Finding]]:
 
 def _cure_of(alike: Sequence[Finding], servers: str) -> str:
     """Return what to do about findings with the same cure, with these servers in its command."""
-    return alike[0].do.replace(f"foretool doctor {alike[0].server} --", f"foretool doctor {servers} --")
+    return alike[0].do.replace(f"foretool doctor {shlex.quote(alike[0].server)} --", f"foretool doctor {servers} --")
 
 
 def _show_findings(alike: Sequence[Finding], path: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Final
 
@@ -104,4 +105,4 @@ def _say(found: FirstStart) -> None:
         output.say(f"  {line}", "dim")
     if found.do:
         output.say(f"  -> {found.do}")
-    output.say(f"It stays in the file. To take it out: foretool remove {found.name}")
+    output.say(f"It stays in the file. To take it out: foretool remove {shlex.quote(found.name)}")

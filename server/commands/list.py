@@ -26,6 +26,7 @@ from foretool.server.ledger.conditions import Condition, ListedServer, list_serv
 from foretool.server.ledger.fixes import most_missed
 from foretool.server.recording.notes import ProxyJob, find_failing_jobs
 from foretool.server.recording.store_watch import TroubleNote, find_trouble, say_full_disk
+from foretool.server.trust.approvals import review_command
 from foretool.server.upstreams.memory import find_running
 from foretool.server.upstreams.upstream import LISTS_NONE
 from foretool.storage.engine import StorageError
@@ -75,7 +76,7 @@ def _print(found: list[ListedServer]) -> None:
     _say_errors(found)
     for each in found:
         if each.held:
-            output.say(f"{each.name}: {each.held}; nobody has approved this: foretool review {each.name}", "yellow")
+            output.say(f"{each.name}: {each.held}; nobody has approved this: {review_command(each.name)}", "yellow")
     if failing := [each.name for each in found if each.condition == "failing"]:
         who = name_some(failing, _NAMED)
         output.say(f"To see why {who} fail{'s' if len(failing) == 1 else ''}: foretool doctor")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import sys
 import threading
 import time
@@ -70,7 +71,7 @@ def login(path: Path | None, server: str, no_browser: bool, timeout_s: float, as
     except VaultError as error:
         return complain(f"{chosen.name}: {error} [{Code.SIGN_IN_NOT_KEPT}]", WRONG)
     except TimeoutError:
-        problem = f"no answer within {timeout_s:g} s; run foretool login {chosen.name} again"
+        problem = f"no answer within {timeout_s:g} s; run foretool login {shlex.quote(chosen.name)} again"
         return complain(f"{chosen.name}: {problem} [{Code.SIGN_IN_FAILED}]", WRONG)
     _forget_failure(config, chosen)
     known = vault.describe(chosen)

@@ -30,6 +30,7 @@ from foretool.server.ledger.review import (
     read_batch,
 )
 from foretool.server.system.processes import own_person
+from foretool.server.trust.approvals import review_command
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Approval
 from foretool.storage.store import Store
@@ -121,7 +122,7 @@ def _apply(
         output.say(f"{batch.server}: {output.plural(len(done), 'change')} {decision}.", "green" if done else "")
     if gone:
         what = f"{output.plural(len(gone), 'change')} of {batch.server} changed meanwhile and stayed held"
-        return complain(f"review: {what}; foretool review {batch.server} shows it", WRONG)
+        return complain(f"review: {what}; {review_command(batch.server)} shows it", WRONG)
     return 0
 
 
@@ -186,9 +187,9 @@ def _print_batch(batch: Batch) -> None:
     if blocked:
         output.say(f"\nblocked: {', '.join(change.name or NOUNS[change.kind] for change in blocked)}")
     if batch.held:
-        output.say(f"\nTo decide: foretool review {batch.server} --approve (or --block), or name single tools.")
+        output.say(f"\nTo decide: {review_command(batch.server)} --approve (or --block), or name single tools.")
     elif blocked:
-        output.say(f"To serve one after all: foretool review {batch.server} NAME --approve")
+        output.say(f"To serve one after all: {review_command(batch.server)} NAME --approve")
 
 
 def _print_change(change: DefinitionChange) -> None:

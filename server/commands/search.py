@@ -36,6 +36,7 @@ from foretool.server.protocol.apps import is_for_model
 from foretool.server.recording.calibration import read_calibration
 from foretool.server.system import interrupts
 from foretool.server.system.logs import mute_logging
+from foretool.server.trust.approvals import review_command
 from foretool.server.trust.policy import FOR_ITS_PAGE
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
@@ -432,7 +433,7 @@ def _say_unknown(app: App, name: str) -> str:
     """Say why no tool is known by a name, and what to do."""
     for server, exposed, own in app.store.approvals.refused("tool"):
         if name in (exposed, own):
-            return f"{name!r} of server {server!r} waits for your approval (denied); foretool review {server} shows it"
+            return f"{name!r} of server {server!r} waits for your approval (denied); {review_command(server)} shows it"
     if (gone := app.catalog.meanings.why_gone(name)) is not None:
         return f"{name!r} cannot be called ({gone.cause}): {gone.change}"
     unlisted = sorted(app.upstreams.unlisted())

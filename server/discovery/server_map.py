@@ -5,6 +5,7 @@ Only names, counts and texts that were approved reach the model: the error of a 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
@@ -176,7 +177,7 @@ def describe_absent(absent: Sequence[Away]) -> str:
     first = next((one_line(each.name, 60) for each in absent if each.state == "signed out"), "")
     for state, way_out in (
         ("starting", "ask again in a few seconds"),
-        ("signed out", f"ask the user to run `foretool login {first}` in a terminal"),
+        ("signed out", f"ask the user to run `foretool login {shlex.quote(first)}` in a terminal"),
         ("down", "tell the user, who can run `foretool doctor`"),
         ("not set up", "tell the user, who can run `foretool doctor`"),
     ):

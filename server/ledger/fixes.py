@@ -9,6 +9,7 @@ One change is what a tool could say of itself, or be called, so that searches in
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
@@ -31,6 +32,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.setup.documents import DocumentError, Keys
 from foretool.server.setup.own_servers import ConfigChange, OwnServers, change_config, read_own_servers
+from foretool.server.trust.approvals import review_command
 from foretool.server.trust.text import one_line
 from foretool.storage.episodes import are_alike
 from foretool.storage.records import Cause, Miss, MissCount, Policy, Tool, ToolId
@@ -370,7 +372,8 @@ class _Finder:
         app, name = self._app, self._miss.tool
         for server, exposed, own in app.store.approvals.refused("tool"):
             if name in (exposed, own):
-                yield Fix("approve", f"approve it: foretool review {server}", command=f"foretool review {server}")
+                command = review_command(server)
+                yield Fix("approve", f"approve it: {command}", command=command)
                 return
         found = app.catalog.namespaces.split(name) if name else None
         gone = app.catalog.meanings.why_gone(name) if name else None
@@ -378,7 +381,7 @@ class _Finder:
         if server in app.config.disabled:
             yield _fix(
                 "enable",
-                f"enable server {server} (foretool enable {server})",
+                f"enable server {server} (foretool enable {shlex.quote(server)})",
                 ConfigChange(("servers", server, "disabled"), False),
             )
         elif server in app.config.servers and gone is not None:
@@ -536,7 +539,8 @@ def alias(catalog: Catalog, tool: Tool, name: str) -> Fix:
 
 
 def _ask_doctor(server: str) -> Fix:
-    return Fix("doctor", f"it says why server {server} does not work", command=f"foretool doctor {server}")
+    command = shlex.join(("foretool", "doctor", server))
+    return Fix("doctor", f"it says why server {server} does not work", command=command)
 
 
 def _fix(kind: Kind, what: str, *changes: ConfigChange, tokens: int = 0) -> Fix:

@@ -6,6 +6,7 @@ The upstream may be of the other era: `protocol.translate` says which parts of a
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -201,7 +202,7 @@ def lost_text(
 
 def sign_in_text(upstream: str, problem: str) -> str:
     """Say that a person has to sign in, and what to do then."""
-    command = f"`foretool login {upstream}`"
+    command = f"`foretool login {shlex.quote(upstream)}`"
     return (
         f"server {upstream!r} {problem}. Ask the user to run {command} in a terminal, then call again. [{Code.SIGN_IN}]"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -65,7 +66,7 @@ class Bearer:
     def notice(self) -> str:
         if not self.problem or not self.needs_sign_in:
             return self.problem
-        return f"{self.problem}: run `foretool login {self._server.name}` in a terminal"
+        return f"{self.problem}: run `foretool login {shlex.quote(self._server.name)}` in a terminal"
 
     def asks_for_sign_in(self, reason: str) -> bool:
         """Return whether this reason for a failure is one that only a person's sign-in can mend."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -31,9 +32,14 @@ from foretool.storage.steps import Steps
 Held = Sequence[Definition] | Sequence[HeldHead]
 
 
+def review_command(server: str) -> str:
+    """Return what a user types to see what of a server waits."""
+    return shlex.join(("foretool", "review", server))
+
+
 def why_held(server: str) -> str:
     """Say why a tool or a prompt is not served, and the way out."""
-    return f"server {server!r} changed or added it, and only the user can approve that: foretool review {server}"
+    return f"server {server!r} changed or added it, and only the user can approve that: {review_command(server)}"
 
 
 def count_held(held: Held) -> str:
@@ -66,7 +72,7 @@ def say_waiting(held: Iterable[HeldHead], servers: Collection[str]) -> dict[str,
     return {
         server: (
             frozenset(each.hash for each in found),
-            f"{server}: {describe_held(found)}; see foretool review {server}",
+            f"{server}: {describe_held(found)}; see {review_command(server)}",
         )
         for server, found in by_server.items()
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Sequence
 from typing import Final
@@ -87,7 +88,7 @@ def _local_cause(server: Server, error: str, stderr: Sequence[str], skipped_line
             return Cause(Code.NOT_MCP, f"{said}{lines}", do)
         do = network_variables(server)
         do = f"{do}; else " if do else ""
-        do += f"give it more time: foretool doctor {server.name} --timeout {seconds:g}"
+        do += f"give it more time: foretool doctor {shlex.quote(server.name)} --timeout {seconds:g}"
         do += "; or start it by hand to see what it waits for"
         return Cause(Code.SERVER_SLOW, said, do)
     if found is not None:
@@ -142,7 +143,7 @@ def _remote_cause(server: Server, error: str) -> Cause:
     code = next((code for pattern, code in _HTTP_STATUS if re.search(pattern, error)), None)
     if code is Code.SIGN_IN:
         what = error.partition(": run `foretool login")[0]
-        return Cause(code, what, f"run `foretool login {server.name}` in a terminal")
+        return Cause(code, what, f"run `foretool login {shlex.quote(server.name)}` in a terminal")
     if cause := _writes_no_mcp(error):
         return cause
     if _UNLISTED.search(error):
