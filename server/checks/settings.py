@@ -27,11 +27,13 @@ from foretool.server.diagnosis import Finding, Repair, note, ok, problem, warnin
 from foretool.server.probing import is_foretool
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.causes import Cause
-from foretool.storage.records import ToolId
+from foretool.storage.records import Tool, ToolId
 
 
 def check_names(catalog: Catalog, config: Config) -> Iterator[Finding]:
-    """Report names that are not simply `prefix__tool`, and why."""
+    """Report names that are not simply `prefix__tool`, and why; in one line where it is the same for several tools of a
+    server."""
+    changed: dict[tuple[str, str], list[Tool]] = {}
     for upstream, problems in catalog.namespaces.problems.items():
         for each in problems:
             what = f"{upstream}: {each.removesuffix(f'; {OTHER_PREFIX}')}"
@@ -42,19 +44,23 @@ def check_names(catalog: Catalog, config: Config) -> Iterator[Finding]:
         wanted = catalog.overrides.plain_name(tool.upstream, tool.name)
         own = catalog.overrides.names.get((tool.upstream, tool.name), tool.name)
         full = f"{prefix}{names.SEPARATOR}{own}" if prefix else own
-        where = f"{tool.upstream}: {tool.name}"
         if tool.id == full or own != tool.name:  # what the user renames is reported with its server
             continue
         if tool.id == wanted:
             why = f"over {names.LIMIT} characters" if len(full) > names.LIMIT else "characters that clients refuse"
-            yield note("names", Code.NAME_CHANGED, f"{where} is shown as {tool.id}: {why}", server=tool.upstream)
+            changed.setdefault((tool.upstream, why), []).append(tool)
         elif (other := taken.get(ToolId(wanted))) is not None or wanted in names.OWN:
             owner = f"the {other.name} of {other.upstream}" if other else "a tool of foretool's own"
-            what = f"{where} is shown as {tool.id}: {owner} has the name {wanted}"
+            what = f"{tool.upstream}: {tool.name} is shown as {tool.id}: {owner} has the name {wanted}"
             yield warning("names", Code.NAME_TAKEN, what, 'give one of the servers another "prefix"', tool.upstream)
         else:
             why = "its earlier name" if prefix else f"another server has, or had, a tool {tool.name!r}"
-            yield note("names", Code.NAME_CHANGED, f"{where} is shown as {tool.id}: {why}", server=tool.upstream)
+            changed.setdefault((tool.upstream, why), []).append(tool)
+    for (upstream, why), tools in changed.items():
+        one, shown = tools[0].name, tools[0].id
+        many = f"{len(tools)} tools are shown under other names, {one} as {shown}"
+        what = many if len(tools) > 1 else f"{one} is shown as {shown}"
+        yield note("names", Code.NAME_CHANGED, f"{upstream}: {what}: {why}", server=upstream)
 
 
 def check_pages(catalog: Catalog, config: Config) -> Iterator[Finding]:

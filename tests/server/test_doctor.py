@@ -136,6 +136,18 @@ def test_shortened_and_colliding_names_are_told(tmp_path: Path) -> None:
     assert any(severity == "note" and what.endswith("over 49 characters") for severity, what in said)
 
 
+def test_tools_whose_server_has_a_name_that_clients_refuse_are_one_line(tmp_path: Path) -> None:
+    """Each of its tools was a line: 50 for a server of 50."""
+    servers = {"my server": echo("--tools", "3"), "io.github.a/b": echo("--tools", "1")}
+    found = diagnosis(tmp_path, servers)
+    said = {each.server: each.what for each in found.findings if each.area == "names" and each.severity == "note"}
+    assert len(said) == len([each for each in found.findings if each.area == "names"]) == 2
+    assert said["my server"].startswith("my server: 3 tools are shown under other names, echo as my_server__echo: ")
+    assert (
+        said["io.github.a/b"] == "io.github.a/b: echo is shown as io_github_a_b__echo: characters that clients refuse"
+    )
+
+
 def test_an_own_name_that_an_earlier_server_has_is_told(tmp_path: Path) -> None:
     found = diagnosis(tmp_path, {"one": echo(), "two": echo(prefix="")})
     said = [(each.severity, each.what) for each in found.findings if each.area == "names"]
