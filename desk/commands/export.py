@@ -118,8 +118,7 @@ def command(
     except FileExistsError:
         return complain(f"--output: {target} exists; name another file, or remove it first")
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read has seen enough; nothing is wrong
-        return 0
+        raise  # whoever read has seen enough, which every command takes for no error
     except OSError as error:
         return complain(f"--output: {target or 'stdout'}: {error.strerror}", USAGE)
     return 0

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import stat
+import subprocess
 import sys
 import time
 import tracemalloc
@@ -43,6 +45,18 @@ def written(tmp_path: Path) -> Path:
 def lines(path: Path, *words: str, capsysbinary: pytest.CaptureFixture[bytes]) -> list[str]:
     assert run(["export", *words, "--config", str(path)]) == 0
     return capsysbinary.readouterr().out.decode().splitlines()
+
+
+@pytest.mark.parametrize("words", [["export", "calls"], ["export", "calls", "--format", "csv"], ["tools", "--json"]])
+def test_a_reader_that_goes_before_the_end_is_no_error(tmp_path: Path, words: list[str]) -> None:
+    """`foretool export calls | head` ended with 1 and five lines of Python about a closed stderr."""
+    path = written(tmp_path)
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "foretool", *words, "--config", str(path)]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("kind", KINDS)
