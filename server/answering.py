@@ -119,7 +119,7 @@ class Answering:
         )
         self.predictor = Predictor(search, catalog, live, policy, known.recorder)
         self.answers = AnswerWriter(
-            catalog, search, lambda: self.instructions, live, partial(find_absent, upstreams, live)
+            catalog, search, lambda: self.instructions, live, partial(find_absent, upstreams, live), known.gatekeeper
         )  # fmt: skip
         self.answer_tokens = AnswerTokens(known.tokens.count_text, known.recorder)
         self.skill_search = SkillSearch(self.offering.skills, search, catalog, policy)

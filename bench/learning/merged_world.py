@@ -198,7 +198,12 @@ class Proxy:
         self.profile = app.live.profile("")
         self.reach = app.policy.reach(self.profile)
         self.answers = AnswerWriter(
-            app.catalog, app.search, lambda: app.answering.instructions, app.live, lambda reach: ()
+            app.catalog,
+            app.search,
+            lambda: app.answering.instructions,
+            app.live,
+            lambda reach: (),
+            app.known.gatekeeper,
         )
 
     @property

@@ -34,10 +34,11 @@ from foretool.server.discovery.answer_text import (
 from foretool.server.discovery.arguments import MATCHES, Arguments
 from foretool.server.discovery.match_groups import WordsOf, put_harmless_first, read_no_words
 from foretool.server.discovery.schemas import CLAUSE, Schemas, describe
-from foretool.server.discovery.server_map import Away, blame, describe_absent, map_servers, matter
+from foretool.server.discovery.server_map import UNDER_REVIEW, Away, blame, describe_absent, map_servers, matter
 from foretool.server.discovery.skill_search import fit_offers
 from foretool.server.methods.skills import SkillOffer
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.trust.gatekeeper import Gatekeeper
 from foretool.server.trust.policy import Reach
 from foretool.storage.records import Level, Match, Tool, ToolId
 
@@ -81,6 +82,8 @@ class Answer(Struct, frozen=True):
     """Words ranked some or all tools, because these are still being embedded."""
     down: tuple[str, ...] = ()
     """The servers of which it says that they are down."""
+    told: tuple[str, ...] = ()
+    """The servers that it says something of which is said once a session."""
     nearest: tuple[Match, ...] = ()
     """The tools that it names although none is likely to fit."""
     absent: tuple[str, ...] = ()
@@ -151,7 +154,7 @@ def answer(
         **({"absent": describe_absent(missing)} if missing else {}),
         **say_same(wanted.shared_names, chosen.twins, catalog),
         "advice": advise(
-            wanted.level, say_unknown(wanted.unknown, catalog, reach), lacks, tools, calling,
+            wanted.level, say_unknown(wanted.unknown, catalog, reach, lacks.held), lacks, tools, calling,
             has_matches=bool(cards), has_names=len(cards) > len(told_whole),
             has_more=any(CUT in card.get("call", "") for card in (*told_whole, *nearest)), is_lookup=wanted.is_lookup,
         ),
@@ -171,7 +174,8 @@ def answer(
         estimate(written),
         callable=tuple(card["name"] for card in told_whole if "call" in card or "inputSchema" in card),
         by_words=lacks.meaning_in is not None,
-        down=tuple(each.name for each in missing if each.state != "starting"),
+        down=tuple(each.name for each in missing if each.state not in ("starting", UNDER_REVIEW)),
+        told=tuple(each.name for each in missing if each.state != "starting"),
         nearest=tuple(Match(each.tool, rank, each.score, each.parts) for rank, each in named),
         absent=tuple(each.name for each in could_have),
         unlisted=blame(lacks.servers, catalog, (*arguments.lines, *arguments.names)),
@@ -220,7 +224,7 @@ class Prediction(Struct, frozen=True):
 class AnswerWriter:
     def __init__(
         self, catalog: Catalog, search: Search, instructions: Callable[[], Instructions], config: LiveConfig,
-        find_absent: Callable[[Reach], Sequence[Away]],
+        find_absent: Callable[[Reach], Sequence[Away]], gatekeeper: Gatekeeper,
     ) -> None:  # fmt: skip
         """`find_absent` returns the servers of a profile that are starting or down."""
         self._catalog = catalog
@@ -228,6 +232,7 @@ class AnswerWriter:
         self._instructions = instructions
         self._config = config
         self._find_absent = find_absent
+        self._gatekeeper = gatekeeper
 
     def write(
         self, arguments: Arguments, query: Query, ranking: Ranking, visible: Visible, reach: Reach,
@@ -239,8 +244,10 @@ class AnswerWriter:
         `told_servers`: those whose words the client has; `is_ours`: the task is a wrong name, and in no language."""
         judged = self._search.judge(ranking)
         level, k = judged.level, judged.k
+        absent = [*self._find_absent(reach), *(self._under_review(reach) if level in ("low", "none") else ())]
+        held = {name: server for name in arguments.names if (server := self.find_held(name, reach))}
         lacks = Lacks(
-            self._find_absent(reach), told or (), self._search.count_unindexed(reach.admits),
+            absent, told or (), held, self._search.count_unindexed(reach.admits),
             self._search.meaning_in() if query.lines else None,
             not is_ours and _UNREAD not in (told or ()) and level != "high" and is_unread(query.lines),
         )  # fmt: skip
@@ -262,12 +269,24 @@ class AnswerWriter:
             settings.tool_tokens, instructions_for, lacks, k, self._search.words_of, skills,
         )  # fmt: skip
         if told is not None:
-            told.update(written.down)
+            told.update(written.told)
             if written.structured.get("note") == say_unread():
                 told.add(_UNREAD)
         matches = written.matches
         is_judged = bool(judged.held) and bool(matches) and matches[0].tool == judged_first
         return written, Prediction(judged.among(len(matches)), judged.held[0] if is_judged else None)
+
+    def find_held(self, name: str, reach: Reach) -> str:
+        """Return the server of a tool that waits for the user, or ""."""
+        if self._catalog.find(name) is not None:
+            return ""
+        held = self._gatekeeper.find_held(name, self._catalog.meanings.split(name))
+        return held.upstream if held is not None and reach.admits(held.upstream) else ""
+
+    def _under_review(self, reach: Reach) -> list[Away]:
+        lacking = (name for name in self._gatekeeper.lacking() if reach.admits(name))
+        # What one person's list has changed is for whoever decides, not for the others.
+        return [Away(name, UNDER_REVIEW, has_tools=False) for name in lacking if not self._gatekeeper.is_per_user(name)]
 
     def _risk_of(self, reach: Reach) -> Callable[[ToolId], Risk | None]:
         """Return how dangerous a tool is: as the user says, else "destructive" where its name deletes, else as its

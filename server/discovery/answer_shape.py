@@ -89,9 +89,11 @@ class Lacks(Struct, frozen=True):
     """What a search had to do without: servers, tools that are not indexed yet, encoders, or words that it can read."""
 
     servers: Sequence[Away] = ()
-    """Those that are not there."""
+    """Those that are not there, or of which tools are missing."""
     told: Collection[str] = ()
     """The servers of them that the session was told of."""
+    held: Mapping[str, str] = {}
+    """The servers of tools that were asked for by name and wait for the user, by that name."""
     unsearched: int = 0
     """How many tools are not indexed yet."""
     meaning_in: float | None = None

@@ -15,6 +15,7 @@ from foretool.server.discovery.server_map import write_map
 from foretool.server.discovery.skill_search import describe_offer
 from foretool.server.methods.skills import SkillOffer
 from foretool.server.protocol import jsonrpc
+from foretool.server.trust.approvals import why_held
 from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import one_line, quote
 from foretool.storage.records import Level, Tool, ToolId
@@ -92,12 +93,15 @@ def say_same(shared_names: Mapping[str, Sequence[ToolId]], twins: Sequence[str],
     return {"twins": ". ".join([*said, "Take the one that the task means."])} if said else {}
 
 
-def say_unknown(names: Sequence[str], catalog: Catalog, reach: Reach) -> str:
-    """Say of names that were asked for why they mean no tool, as a call of them would be told."""
+def say_unknown(names: Sequence[str], catalog: Catalog, reach: Reach, held: Mapping[str, str]) -> str:
+    """Say of names that were asked for why they mean no tool, as a call of them would be told. `held`: the servers of
+    those that wait for the user."""
     said, nobodys = [], []
     for name in names:
         gone = catalog.meanings.why_gone(name)
-        if gone is None or not reach.admits(gone.upstream):
+        if name in held:
+            said.append(f"{name!r} cannot be called: {why_held(held[name])}.")
+        elif gone is None or not reach.admits(gone.upstream):
             nobodys.append(repr(name))
         else:
             said.append(f"{name!r} cannot be called: {gone.for_model}.")

@@ -31,6 +31,7 @@ from foretool.server.methods.skills import SkillOffer
 from foretool.server.protocol import translate
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
+from foretool.server.trust.approvals import review_command
 from foretool.server.trust.policy import Reach, TrustPolicy
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.records import Discovery
@@ -275,6 +276,8 @@ class DiscoverTools:
                 add = f"add {tool.upstream!r} to the servers of the profile"
                 change = reach.verdict(tool).lift if reach.admits(tool.upstream) else add
                 return Lookup(is_found=False, cause="denied", change=change or add)
+            if held := self._answers.find_held(name, reach):
+                return Lookup(is_found=False, cause="denied", change=review_command(held))
             gone = self._catalog.meanings.why_gone(name)
             if gone is not None and reach.admits(gone.upstream):
                 return Lookup(is_found=False, cause=gone.cause, change=gone.change)

@@ -27,6 +27,8 @@ OTHERS: Final = "others"
 """Stands in a map for the servers that it has no room for."""
 _REMEMBERED: Final = 2048
 """So many names, and lines with their tokens, need not be worked out again: the next answer has mostly the same."""
+UNDER_REVIEW: Final = "under review"
+"""The state of a server of which tools wait for the user, so that no search finds them."""
 _MOST_ABSENT: Final = 5
 """So many servers that are not there are named one by one."""
 
@@ -36,7 +38,8 @@ class Away(Struct, frozen=True):
 
     name: str
     state: str
-    """"starting", "down", "signed out": down until a person signs in, or "not set up": its entry cannot be used."""
+    """"starting", "down", "signed out": down until a person signs in, "not set up": its entry cannot be used, or
+    `UNDER_REVIEW`."""
     has_tools: bool
     """Whether its tools are known from before."""
 
@@ -160,7 +163,7 @@ def matter(
 def blame(absent: Sequence[Away], catalog: Catalog, task: Sequence[str]) -> str:
     """Return what to do about servers whose tools are not known yet and that probably have what the task needs: those
     whose name or description shares a word with it, or all if no tool is known at all. "" if there are none."""
-    unlisted = [each for each in absent if not each.has_tools]
+    unlisted = [each for each in absent if not (each.has_tools or each.state == UNDER_REVIEW)]
     found = matter(unlisted, catalog, task, is_sure=True) if len(catalog) else unlisted
     if not found:
         return ""
@@ -174,6 +177,12 @@ def blame(absent: Sequence[Away], catalog: Catalog, task: Sequence[str]) -> str:
 def describe_absent(absent: Sequence[Away]) -> str:
     """Say in a line or two which servers are not there, and what can be done about it."""
     lines = []
+    if names := [one_line(each.name, 60) for each in absent if each.state == UNDER_REVIEW]:
+        more = f" and {len(names) - _MOST_ABSENT} more" if len(names) > _MOST_ABSENT else ""
+        lines.append(
+            f"Tools of {', '.join(names[:_MOST_ABSENT])}{more} wait for the user's approval and are missing here: tell"
+            " the user, who can run `foretool review`."
+        )
     first = next((one_line(each.name, 60) for each in absent if each.state == "signed out"), "")
     for state, way_out in (
         ("starting", "ask again in a few seconds"),

@@ -102,7 +102,7 @@ class Gatekeeper:
         self._ledger = ledger = ApprovalLedger(store, lambda: config.now.servers, clock)
         self.look, self.due, self.waiting = ledger.look, ledger.due, ledger.waiting
         self.decisions = ledger.decisions
-        self.find_held, self.is_prompt_held = ledger.find_held, ledger.is_prompt_held
+        self.find_held, self.lacking, self.is_prompt_held = ledger.find_held, ledger.lacking, ledger.is_prompt_held
 
     def is_per_user(self, name: str) -> bool:
         """Return whether people reach a server with tokens of their own, so that each may get another list of it."""

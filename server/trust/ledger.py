@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from foretool.server.trust.approvals import describe_held, of_launch, say_waiting
+from foretool.server.trust.approvals import describe_held, of_launch, review_command, say_waiting
 from foretool.storage.engine import StorageError
 from foretool.storage.records import Definition, DefinitionHead, DefinitionKind, Tool, ToolId
 from foretool.storage.sql.approvals import ApprovalStore
@@ -233,7 +233,7 @@ class ApprovalLedger:
         said, at = self._said.get(server, (frozenset(), 0.0))
         if not hashes <= said and self._clock() - at > (_SAY_S if said else 0.0):
             self._said[server] = (hashes, self._clock())
-            log.warning("server %r: %s; run `foretool review %s`", server, describe_held(held), server)
+            log.warning("server %r: %s; run `%s`", server, describe_held(held), review_command(server))
 
     def find_held(self, name: str, key: tuple[str, str] | None = None) -> Tool | None:
         """Return the tool of this exposed name, or of this server and own name (`key`), if it is held and nothing is
@@ -252,6 +252,11 @@ class ApprovalLedger:
             return [found for found in self.store.refused(kind) if found[0] in self._servers()]
         except StorageError:
             return []  # whatever is asked for is then looked up as if nothing were held, and is not listed
+
+    def lacking(self) -> list[str]:
+        """Return the servers of which tools wait for a decision while nothing is served in their place."""
+        waiting = self.waiting()
+        return sorted(waiting.keys() & {server for server, _, _ in self.refused("tool")}) if waiting else []
 
     def waiting(self) -> dict[str, tuple[frozenset[str], str]]:
         """Return what waits for a decision by server: the hashes, and one line that says what it is."""

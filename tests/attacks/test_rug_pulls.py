@@ -382,6 +382,31 @@ async def test_a_new_resource_has_its_address_and_name_alone_and_a_new_template_
     assert "2 resources new, 1 resource template new" in said[1]
 
 
+@requirement("trust:pin:description")
+async def test_a_search_says_that_tools_wait_for_the_user_where_it_finds_none_and_of_one_that_is_named() -> None:
+    """It said "tell the user that no tool does it" and "no tool is called ...", and a call was told what to do."""
+    upstream = weather()
+    tides = tool("tide_table", EVIL)
+    waits = "Tools of weather wait for the user's approval and are missing here: tell the user, who can run `foretool"
+    async with trusted(upstream) as stage:
+        assert "absent" not in await stage.client.discover("quux")
+        await change(upstream, FORECAST, RISKY, tides)
+        first, second = [await stage.client.discover("zebra quagga"), await stage.client.discover("okapi tapir")]
+        assert first["confidence"] == "none" and first["absent"].startswith(waits) and "absent" not in second
+        assert "absent" not in await stage.client.discover("tell me tomorrow's weather")
+        named = await stage.client.discover(names=["weather__tide_table"])
+        assert named["advice"].startswith(
+            "'weather__tide_table' cannot be called: server 'weather' changed or added it"
+        )
+        assert "foretool review weather." in named["advice"]
+        assert EVIL not in json.dumps([first, second, named])
+        stage.store.approvals.decide(held(stage.store), "blocked")
+        await asyncio.sleep(2)
+        assert "absent" not in await stage.client.discover("numbat wombat")
+        causes = {each.tool: each.cause for each in stage.store.calls.misses(0.0)}
+    assert causes["weather__tide_table"] == "denied"
+
+
 @requirement("trust:pin:resources", "trust:approve:live")
 async def test_words_that_somebody_approves_are_listed_at_once_although_the_server_is_down() -> None:
     resources, templates = [NOTE], [TEMPLATE]
