@@ -292,7 +292,7 @@ def _words_of(language: str) -> WordGlossary:
 def _english_words() -> frozenset[str]:
     """The English words that Chinese is put into, as terms: words that people use for what tools do."""
     words = (word for line in FILE.read_text("utf-8").splitlines() for word in line.partition("\t")[2].split())
-    return frozenset(stem(word.lower()) for word in words if word.isalpha())
+    return frozenset(map(stem, {word.lower() for word in words if word.isalpha()}))
 
 
 # Which language a text is in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from hashlib import file_digest, sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -182,17 +183,10 @@ def missing_libraries(kind: Kind = "onnx") -> list[str]:
 
 
 def locate(weights: Weights) -> Path | None:
-    """Return the file if it exists, else None; a package is found by its metadata and not imported."""
-    if not weights.package:
-        path = Path(weights.file)
-        return path if path.is_file() else None
-    from importlib.metadata import PackageNotFoundError, distribution  # 15 ms
-
-    try:
-        found = Path(str(distribution(weights.package.partition("==")[0]).locate_file(weights.file)))
-    except PackageNotFoundError:
-        return None
-    return found if found.is_file() else None
+    """Return the file if it exists, else None; a package is found by its files, and neither imported nor asked for its
+    metadata, which takes 15 ms."""
+    places = (Path(each, weights.file) for each in sys.path) if weights.package else (Path(weights.file),)
+    return next((path for path in places if path.is_file()), None)
 
 
 def is_download(weights: Weights) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -21,7 +22,7 @@ class Phrase(Struct, frozen=True):
 
     kind: str
     severity: Severity
-    pattern: re.Pattern[str]
+    pattern: str
 
 
 # In the patterns below, `{NAME}` stands for one of these, and `~` for a few characters of the same sentence.
@@ -59,7 +60,13 @@ def _phrase(kind: str, severity: Severity, *patterns: str) -> Phrase:
     for name, part in _PARTS.items():
         patterns = tuple(each.replace(f"{{{name}}}", part) for each in patterns)
     whole = "|".join(each.replace("~~", r"[^.!?\n]{0,60}?").replace(" ~ ", r"\b[^.!?\n]{0,30}?\b") for each in patterns)
-    return Phrase(kind, severity, re.compile(whole, re.IGNORECASE | re.DOTALL))
+    return Phrase(kind, severity, whole)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern at its first use: all of them take 25 ms, which most commands have no use for."""
+    return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 
 DIRECTS: Final = "directs other tools"
@@ -224,7 +231,7 @@ _OPENING, _CLOSING = "'\"`\u201c\u2018", "'\"`\u201d\u2019"
 def spoken(text: str) -> Iterator[tuple[Phrase, str]]:
     """Yield the suspicious phrases in a text with their words, without those that a sentence only mentions."""
     for phrase in _PHRASES:
-        for found in phrase.pattern.finditer(text):
+        for found in _compiled(phrase.pattern).finditer(text):
             if not _is_mention(text, found.start(), found.end()):
                 yield phrase, text[found.start() : _end_of_word(text, found.end())]
                 break
