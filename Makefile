@@ -11,7 +11,7 @@ export PATH := $(CURDIR)/.tools/bin:$(PATH)
 # Tests start hundreds of processes: none should compile what another has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types compiled format servers node pictures bench links clean
+.PHONY: help demo test check lint types format servers node pictures bench links clean
 
 help:
 	@echo "make demo     run foretool over real servers, with a real client"
@@ -37,11 +37,11 @@ PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 TOGETHER = +@$(MAKE) --no-print-directory --jobs=2
 
 test: .venv/tools links
-	$(TOGETHER) types compiled lint servers node
+	$(TOGETHER) types .venv/compiled lint servers node
 	$(PYTEST)
 
 check: .venv/tools links
-	$(TOGETHER) types compiled lint
+	$(TOGETHER) types .venv/compiled lint
 	$(PYTEST) -m "not slow and not real"
 
 lint: .venv/tools links
@@ -57,8 +57,9 @@ types: .venv/tools links
 	MYPYPATH=demo:docs $(BIN)/mypy demo/*.py docs/*.py
 
 # Otherwise each of pytest's processes compiles every file of tests, 25 s of a processor each time.
-compiled: .venv/tools
+.venv/compiled: .venv/tools $(shell find tests -name '*.py')
 	@$(BIN)/python -m pytest --collect-only -qq > /dev/null || true
+	@touch $@
 
 format: .venv/tools
 	$(BIN)/ruff format .

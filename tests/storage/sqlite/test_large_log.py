@@ -6,7 +6,7 @@ among those that the loop calls, which are counted, or among those that commands
 
 from __future__ import annotations
 
-import ast
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -180,6 +180,7 @@ IN_THREADS: Final = {
 }
 """Of those, the ones that a room which serves clients names, with the file where it calls them in a thread."""
 
+STORE_METHOD: Final = re.compile(r"\b_*(?:store|kept)_*\.(\w+)\.(\w+)")
 ELSEWHERE: Final = ("commands", "page", "ledger", "replay", "learning", "enrichment", "checks")
 """Rooms of the server whose work is done by a command, another process or a thread."""
 
@@ -244,12 +245,8 @@ def serving_files() -> Iterator[Path]:
 
 def called(path: Path) -> Iterator[tuple[str, str]]:
     """The methods of a store that a file names, and the file's place in the server."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute):
-            holder = node.value.value
-            name = holder.attr if isinstance(holder, ast.Attribute) else getattr(holder, "id", "")
-            if name.strip("_") in ("store", "kept"):
-                yield f"{node.value.attr}.{node.attr}", str(path.relative_to(ROOT / "server"))
+    for subject, method in STORE_METHOD.findall(path.read_text("utf-8")):
+        yield f"{subject}.{method}", str(path.relative_to(ROOT / "server"))
 
 
 @pytest.mark.slow
