@@ -11,7 +11,9 @@ from typing import Any
 
 import hypothesis
 import pytest
+import served
 from fakes import SwiftLoop
+from forks import forking
 from served import Served
 
 import foretool.learning.commands.learn  # noqa: F401 -- takes the names of the methods before a test changes them
@@ -59,6 +61,7 @@ def pytest_collection_finish() -> None:
     """What was collected stays until the end: looking through it for garbage takes a fifth of a second each time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
@@ -101,6 +104,19 @@ def own_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORETOOL_KEYRING", "off")
 
 
+@pytest.fixture(scope="session")
+def forking_python() -> Iterator[str]:
+    """What to start in place of Python where a test starts many commands."""
+    with forking() as program:
+        yield program
+
+
+@pytest.fixture
+def forked(forking_python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proxies that the test starts are forks, which no signal reaches."""
+    monkeypatch.setattr(served, "PYTHON", forking_python)
+
+
 @pytest.fixture
 def servings() -> Iterator[list[Served]]:
     """What a test starts; ended whatever happens."""
@@ -114,6 +130,8 @@ def servings() -> Iterator[list[Served]]:
 # Tests start hundreds of processes: none should compile what another has compiled, however pytest was started.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+gc.disable()  # until all is collected: a sixth of the time that takes would go into looking for garbage
 
 os.environ["FORETOOL_SOCKETS"] = "off"
 os.environ["FORETOOL_LIMITS"] = "file"  # what is a constant for users, tests may set

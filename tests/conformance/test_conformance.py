@@ -70,6 +70,11 @@ def judged(*arguments: str) -> tuple[int, int, str]:
     return done.returncode, int(total[-1]) if total else 0, said
 
 
+def through(python: str) -> str:
+    """The client of the suite's scenarios for clients."""
+    return f"{python} {HERE / 'through.py'} {python}"
+
+
 def failures(said: str) -> str:
     return "\n".join(line for line in said.splitlines() if line.strip().startswith(("✗", "Total", "- ", "Scenario")))
 
@@ -145,10 +150,9 @@ def test_a_client_that_speaks_tasks_finds_nothing_wrong(front: str, scenario: st
         *((MODERN, f"json-schema-{name}") for name in ("ref-no-deref", "2020-12-preservation")),
     ],
 )
-def test_the_proxy_behaves_as_a_client_towards_its_upstream(revision: str, scenario: str) -> None:
-    client = f"{sys.executable} {HERE / 'through.py'}"
+def test_the_proxy_behaves_as_a_client_towards_its_upstream(forking_python: str, revision: str, scenario: str) -> None:
     chosen = ["--scenario", scenario, "--spec-version", revision]
-    status, _, said = judged("client", "--command", client, *chosen)
+    status, _, said = judged("client", "--command", through(forking_python), *chosen)
     assert status == 0, said[-3000:]
 
 
@@ -164,10 +168,9 @@ MODERN_AUTH = (
 
 @requirement("conformance:client")
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
-def test_the_proxy_and_login_sign_in_as_the_suite_wants(revision: str, tmp_path: Path) -> None:
-    client = f"{sys.executable} {HERE / 'through.py'} --turns {tmp_path}"
+def test_the_proxy_and_login_sign_in_as_the_suite_wants(forking_python: str, revision: str) -> None:
     chosen = ["--suite", "auth", "--spec-version", revision, "--timeout", str(PATIENCE_S * 1000)]
-    status, _, said = judged("client", "--command", client, *chosen)
+    status, _, said = judged("client", "--command", through(forking_python), *chosen)
     assert status == 0, said[-3000:]
     passed = re.findall(r"^✓ auth/\S+: [1-9]\d* passed, 0 failed", said, re.MULTILINE)
     assert len(passed) == IN_THE_SUITE, said[-3000:]
@@ -181,10 +184,9 @@ def test_the_proxy_and_login_sign_in_as_the_suite_wants(revision: str, tmp_path:
         *((MODERN, name) for name in MODERN_AUTH),
     ],
 )
-def test_the_proxy_and_login_sign_in_as_one_revision_wants(revision: str, scenario: str) -> None:
-    client = f"{sys.executable} {HERE / 'through.py'}"
+def test_the_proxy_and_login_sign_in_as_one_revision_wants(forking_python: str, revision: str, scenario: str) -> None:
     chosen = ["--scenario", f"auth/{scenario}", "--spec-version", revision]
-    status, _, said = judged("client", "--command", client, *chosen)
+    status, _, said = judged("client", "--command", through(forking_python), *chosen)
     assert status == 0, said[-3000:]
 
 

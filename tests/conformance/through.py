@@ -1,15 +1,14 @@
 """A client for the suites' client scenarios that reaches their server through the proxy.
 
-    python through.py [--turns FOLDER] URL
+    python through.py PYTHON URL
 
 The suite says in the environment which revision to speak and, for some scenarios, which calls to make. The client does
 the same for each: it lists all there is, then calls, reads and gets every one of it, and answers what it is asked with
-the defaults of the form. A suite starts its clients at once: of those with one FOLDER, a few work at a time.
+the defaults of the form. PYTHON starts foretool.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
@@ -47,7 +46,6 @@ def answer(method: str, params: Json) -> Json:
 
 METADATA_DOCUMENT: Final = "https://conformance-test.local/client-metadata.json"
 """Where the suite says that the client's metadata document is."""
-AT_ONCE: Final = 4
 SIGN_INS: Final = 3
 """How often the user signs in before they give up."""
 
@@ -60,7 +58,7 @@ def oauth_of(context: Json) -> Json:
 
 def sign_in(config: Path) -> bool:
     """Do what a user does: run `foretool login`, and open its link. The suite's pages agree at once."""
-    command = [sys.executable, "-P", "-m", "foretool", "login", "suite", "--config", str(config)]
+    command = [sys.argv[1], "-P", "-m", "foretool", "login", "suite", "--config", str(config)]
     process = subprocess.Popen(
         [*command, "--no-browser", "--json-lines"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )
@@ -158,17 +156,14 @@ class Through:
 
 def main() -> None:
     context: Any = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-    if sys.argv[1] == "--turns":
-        turn = (Path(sys.argv[2]) / str(os.getpid() % AT_ONCE)).open("w")
-        fcntl.flock(turn, fcntl.LOCK_EX)  # until this process ends
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"FORETOOL_SIGN_INS": f"{folder}/sign-ins", "FORETOOL_KEYRING": "off"}
-        server: Json = {"url": sys.argv[-1], "prefix": ""}
+        server: Json = {"url": sys.argv[2], "prefix": ""}
         scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
         if scenario.startswith("auth/"):
             server["oauth"] = oauth_of(context)
         config = write_config(Path(folder), {"suite": server}, policy="full", list_whole=True, list_fill=True)
-        served = Served(config)
+        served = Served(config, python=sys.argv[1])
         try:
             version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "2025-11-25")
             through = Through(served, version)

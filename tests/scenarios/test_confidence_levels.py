@@ -22,6 +22,7 @@ from foretool.storage.records import Call, Discovery, Match, ToolId
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(300),
+    pytest.mark.usefixtures("forked"),
     pytest.mark.skipif(encoders.locate(encoders.MANIFEST[0]) is None, reason="the encoder's weights are not installed"),
 ]
 
@@ -145,12 +146,11 @@ NEARLY, HALF_SURE = "rename draft.txt to final.txt", "put lunch into the calenda
         (None, ("high", "medium", "medium")),
         ({"searches": 50, "right": True}, ("high", "high", "medium")),
         ({"searches": 50, "right": False}, ("low", "low", "low")),
-        ({"searches": 2, "right": False}, ("high", "medium", "medium")),
         # What a server can bring about: its one tool called time and again, or any number of its tools.
         ({"searches": 500, "right": True, "tools": 1}, ("high", "medium", "medium")),
         ({"searches": 800, "right": True}, ("high", "high", "medium")),
     ],
-    ids=["none", "right", "wrong", "few", "one tool", "flood"],
+    ids=["none", "right", "wrong", "one tool", "flood"],
 )
 def test_what_followed_earlier_searches_says_how_often_an_answer_is_sure(
     log: dict[str, Any] | None, expected: tuple[str, str, str], tmp_path: Path

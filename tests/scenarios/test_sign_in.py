@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -25,12 +24,17 @@ from listening import printing
 from msgspec.structs import replace
 from node import environment, installed
 from requirements import requirement
-from served import Served, write_config
+from served import Served, foretool, write_config
 
 from foretool.server.config.loader import load
 from foretool.server.signin.vault import Vault
 
-pytestmark = [pytest.mark.slow, pytest.mark.real, pytest.mark.timeout(300), pytest.mark.usefixtures("own_vault")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.real,
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("own_vault", "forked"),
+]
 
 SERVER = Path(__file__).parents[1] / "support" / "oidc_server.mjs"
 VERSION = "9.13.3"
@@ -65,7 +69,7 @@ def admin(url: str, **wanted: Any) -> dict[str, int]:
 
 
 def start_login(config: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-P", "-m", "foretool", "login", "guarded", "--config", str(config), *more]
+    command = foretool("login", "guarded", "--config", str(config), *more)
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
 
 
@@ -160,7 +164,7 @@ def test_logout_ends_the_tokens_at_the_server(config: Path, url: str) -> None:
     sign_in(config)
     record = Vault.own().load(load(config).servers["guarded"])
     assert record is not None
-    command = [sys.executable, "-P", "-m", "foretool", "logout", "guarded", "--config", str(config)]
+    command = foretool("logout", "guarded", "--config", str(config))
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
     for token in (record.access_token,):
         request = urllib.request.Request(url, b"{}", {"Authorization": f"Bearer {token}"})
@@ -202,6 +206,6 @@ def test_a_key_of_another_kind_is_refused_in_words(tmp_path: Path, url: str, key
     assert RSAAlgorithm.to_jwk(other.public_key()) != key.with_suffix(".jwk").read_text()
     oauth = {"grant": "client_credentials", "issuer": url.removesuffix("/mcp"), "client_id": "robot"}
     config = write_config(tmp_path, {"guarded": {"url": url, "oauth": {**oauth, "private_key": "other.pem"}}})
-    command = [sys.executable, "-P", "-m", "foretool", "login", "guarded", "--config", str(config)]
+    command = foretool("login", "guarded", "--config", str(config))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "the sign-in failed" in done.stderr and "[FT322]" in done.stderr

@@ -37,10 +37,10 @@ def package(name: str, version: str, program: str) -> str:
 
 def installed(name: str, version: str) -> Path:
     """The folder whose `node_modules` has a package."""
-    if not _has_node():
-        subprocess.run(["make", "-s", "node"], cwd=ROOT, check=True, timeout=INSTALL_S)
     folder = TOOLS / f"{name.rpartition('/')[2]}-{version}"
     if not (folder / "installed").exists():
+        if not _has_node():
+            subprocess.run(["make", "-s", "node"], cwd=ROOT, check=True, timeout=INSTALL_S)
         folder.mkdir(parents=True, exist_ok=True)
         command = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", str(folder)]
         subprocess.run([*command, f"{name}@{version}"], env=environment(), check=True, timeout=INSTALL_S)

@@ -23,6 +23,9 @@ from foretool.server.config.settings import FROM_FILE
 PATIENCE_S = 30.0
 """For one answer, or one deed, of a real process on a busy machine."""
 
+PYTHON = sys.executable
+"""What proxies are started with; the fixture `forked` sets another."""
+
 Json = dict[str, Any]
 
 
@@ -55,6 +58,11 @@ def write_config(folder: Path, servers: dict[str, Any], **settings: Any) -> Path
     return path
 
 
+def foretool(*arguments: str) -> list[str]:
+    """A command line."""
+    return [PYTHON, "-P", "-m", "foretool", *arguments]
+
+
 class Served:
     """One process; every line on its stdout must be a JSON-RPC message."""
 
@@ -62,14 +70,14 @@ class Served:
         self,
         config: Path | None,
         *arguments: str,
-        python: str | Path = sys.executable,
+        python: str | Path | None = None,
         cwd: Path | None = None,
         env: dict[str, str] | None = None,
     ) -> None:
         """`config`: None lets foretool find the file itself. `env`: the whole environment, but for what lets the file
         set limits."""
         named = ["--config", str(config)] if config is not None else []
-        command = [str(python), "-P", "-m", "foretool", "serve", *named, *arguments]
+        command = [str(python or PYTHON), "-P", "-m", "foretool", "serve", *named, *arguments]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             cwd=cwd, env=env and {**env, FROM_FILE: "file"},
