@@ -34,7 +34,7 @@ def measure(side: str, messages: int, seed: int) -> dict[str, Any]:
 
     said, rounds, started, memory = 0, 0, time.monotonic(), []
     while said < messages:
-        conversations = max(1, min(ROUND, messages - said) // test_hostile.AT_LEAST)
+        conversations = max(1, min(ROUND, messages - said) // test_hostile.MESSAGES)
         said += test_hostile.property_of(side, conversations, seed + rounds)()
         rounds += 1
         gc.collect()

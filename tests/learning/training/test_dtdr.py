@@ -31,7 +31,7 @@ from foretool.storage.records import Episode, Tool, ToolId
 WORDS = ("book", "train", "hotel", "read", "mail", "file")
 TOOLS = ("rail__search", "rail__book", "inn__search", "inn__book", "post__list", "post__read")
 SMALL = Recipe(
-    networks=1, plan=NetworkPlan(hidden=32, batch=16, rate=1e-2, decay=0.0), steps=300, steps_with_vectors=300
+    networks=1, plan=NetworkPlan(hidden=32, batch=16, rate=1e-2, decay=0.0), steps=120, steps_with_vectors=120
 )
 
 
