@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from requirements import requirement
-from served import Json, Served, wait_until, write_config
+from served import Json, Served, lay_ranks, wait_until, write_config
 
 from bench.servers import echo
 from foretool.server.commands.group import run
@@ -36,7 +36,7 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         upstream = {"command": sys.executable, "args": ["-S", "-E", echo.__file__, "--name", "up"]}
-        (folder / "kept").mkdir(mode=0o700)
+        lay_ranks(folder / "kept")
         self.path = folder / "kept" / "store.sqlite3"
         self.config = write_config(
             folder, {"up": upstream}, record="full", policy="full", storage="kept/store.sqlite3", encoder="none"
@@ -132,7 +132,7 @@ def foreign(place: Place) -> None:
 
 
 def below_a_file(place: Place) -> None:
-    place.path.parent.rmdir()
+    shutil.rmtree(place.path.parent)
     place.path.parent.write_text("a file where the folder should be")
 
 
@@ -246,7 +246,7 @@ def test_a_write_lock_of_another_process_neither_stops_a_start_nor_delays_it(
 
 
 def remove(place: Place) -> None:
-    for each in place.path.parent.iterdir():
+    for each in place.path.parent.glob("store.*"):
         each.unlink()
 
 

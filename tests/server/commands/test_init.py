@@ -15,6 +15,7 @@ import pytest
 from command_fakes import echo
 from homes import NAMES, SECRET, write_home
 from requirements import requirement
+from served import lay_ranks
 
 from foretool.server.commands.group import run
 from foretool.server.config import keyrings
@@ -339,6 +340,7 @@ def test_one_that_is_interrupted_says_what_it_did_and_how_to_go_back_and_on(home
 def test_an_init_that_has_nothing_to_change_says_what_was_never_started(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    lay_ranks(home / ".local/state/foretool")
     write_servers(home, {".cursor/mcp.json": {"one": echo()}})
     other = home / "other.json"
     assert run(["init", "--yes", "--no-start", "--config", str(other)]) == 0
