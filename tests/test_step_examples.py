@@ -95,6 +95,7 @@ def calls(name: str, arguments: str) -> Json:
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
+@pytest.mark.slow
 @requirement("library:examples")
 def test_an_agent_before_an_endpoint_widens_calls_and_answers(tmp_path: Path) -> None:
     config = write_config(tmp_path)

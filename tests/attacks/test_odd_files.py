@@ -109,6 +109,7 @@ def _no_text(path: Path) -> None:
     path.write_bytes(b'{"query": "\xff", "calls": []}\n')
 
 
+@pytest.mark.slow
 @requirement("trust:files:odd")
 def test_a_file_of_lines_that_cannot_be_read_is_one_line_with_its_name(
     home: Path, capsys: pytest.CaptureFixture[str]

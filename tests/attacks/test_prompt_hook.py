@@ -56,6 +56,7 @@ def run(config: Path, stdin: bytes, *words: str, **environ: str) -> subprocess.C
     return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False, env=env)
 
 
+@pytest.mark.slow
 @requirement("trust:data:no-secret-is-written")
 @pytest.mark.parametrize("is_asked", [True, False], ids=["a proxy answers", "no proxy runs"])
 def test_no_half_of_a_secret_in_a_prompt_is_kept(
@@ -102,6 +103,7 @@ def test_no_tool_that_is_for_a_page_alone_is_named_where_no_proxy_runs(config: P
     assert "sky__forecast" in said and "sky__refresh" not in said
 
 
+@pytest.mark.slow
 @requirement("hint:silent")
 def test_no_limit_locale_or_closed_pipe_makes_the_hook_loud(config: Path, tmp_path: Path) -> None:
     stdin = event("forecast for the city", tmp_path)

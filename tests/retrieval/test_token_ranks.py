@@ -25,6 +25,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield found
 
 
+@pytest.mark.slow
 def test_definitions_and_texts_of_many_scripts_have_the_tokens_of_the_tokenizer(path: Path) -> None:
     ranks = TokenRanks(RankFile(path))
 

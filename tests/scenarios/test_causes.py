@@ -229,16 +229,6 @@ async def waiting_for_approval(policy: str) -> Making:
 
 
 @asynccontextmanager
-async def before_any_list(policy: str) -> Making:
-    async with proxy_over(sky(), others(2), policy=policy) as stage:
-        other = stage.connect()
-        await other.initialize()
-        await other.list_tools()  # so that the tools are known
-        await stage.client.initialize()
-        yield Missed(stage, stage.client, "sky__forecast")
-
-
-@asynccontextmanager
 async def no_such_tool(policy: str) -> Making:
     async with listing(sky(), policy=policy, name="sky__tides") as missed:
         yield missed
@@ -306,7 +296,6 @@ SEEDS = [
     Seed("outside the profile", "denied", outside_the_profile, ALL, CALLS, "profile"),
     Seed("waiting", "denied", waiting_for_approval, ALL, CALLS, "approve"),
     Seed("found but denied", "denied", searching("forecast the weather", denying), ALL, VAIN),
-    Seed("before any list", "unknown", before_any_list, ALL, CALLS, explained="the next list"),
     Seed("no such tool", "unknown", no_such_tool, ALL, CALLS),
     Seed("before meaning is ready", "preparing", before_meaning_is_ready, ALL, VAIN),
     Seed("nothing fits", "unknown", searching("quux zyzzy", sky), ALL, VAIN),
@@ -352,7 +341,7 @@ async def test_the_true_cause_is_named(
         found = missed.stage.misses()[before:]
         assert [each.cause for each in found] == [seed.cause], [(each.cause, each.change) for each in found]
         diagnosis = diagnose_miss(app, found[0])
-        assert (diagnosis.why or CAUSES[seed.cause]) and (found[0].change or seed.name == "before any list")
+        assert (diagnosis.why or CAUSES[seed.cause]) and found[0].change
         if seed.cause in ("denied", "gone"):
             assert diagnosis.why != "" and diagnosis.why not in CAUSES.values()
         if seed.cause in ("rank", "budget", "policy", "failing"):
@@ -399,10 +388,8 @@ def check_commands(
     assert (status, told["miss"]["id"], told["miss"]["cause"]) == (0, id, seed.cause)
     assert told["miss"]["tool"] == missed.tool and told["cause_in_words"] == CAUSES[seed.cause]
     assert told["miss"]["noticed"] in NOTICED[way]
-    if seed.name != "before any list":
-        assert told["exposure"]["policy"] == policy
-    if seed.name != "before any list":
-        assert missed.tool not in told["exposure"]["tools"]
+    assert told["exposure"]["policy"] == policy
+    assert missed.tool not in told["exposure"]["tools"]
     assert told["listed_now"] or seed.fix in {"", *(each["fix"]["kind"] for each in told["fixes"])}
     profiles = missed.stage.app.written["foretool"].get("profiles", {})
     profile = ["--profile", *profiles] if profiles else []

@@ -45,7 +45,7 @@ RECORDS: dict[str, object] = {
 }
 READS = ("SELECT", "WITH", "PRAGMA", "rows of", "each row of")
 """Jobs ask again and again whether there is something new, every second some: the first time and the last one fail."""
-SAMPLE, SAMPLE_OF_SERVER, MOST_OF_SERVER = 32, 3, 48
+SAMPLE, SAMPLE_OF_SERVER, MOST_OF_SERVER = 16, 3, 48
 """How many calls fail one after the other: kinds of statements of a file, and statements of a database server, whose
 tables take a second to make, in a quick run and in a slow one."""
 

@@ -158,6 +158,7 @@ def test_a_server_that_failed_beside_others_is_started_again(tmp_path: Path) -> 
     assert [each.code for each in found.findings if each.server == "late"] == [Code.SERVER_CROWDED]
 
 
+@pytest.mark.slow
 @requirement("start:kept")
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGHUP])
 def test_what_servers_have_listed_is_kept_when_the_user_stops_waiting(

@@ -59,6 +59,7 @@ class Guessing:
         return Decision("call_tool", {"name": task.replace(" ", "_")})
 
 
+@pytest.mark.slow
 async def test_what_a_lost_call_is_answered_with_is_kept_and_nothing_is_asked_twice(tmp_path: Path) -> None:
     calculate = {"name": "calculate", "description": "Computes an expression", "inputSchema": {"type": "object"}}
     for name, file in NEEDED.items():

@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from bench.learning.known_tools import read_known
 from bench.retrieval import everyday
 from foretool.retrieval.glossary import has_han
@@ -32,6 +34,7 @@ def test_every_task_names_tools_of_servers_that_are_there() -> None:
         assert each["tools"] and {tool.split("__")[0] for tool in each["tools"]} <= held["servers"].keys()
 
 
+@pytest.mark.slow
 def test_no_task_is_worded_like_a_wish_that_comes_with_foretool() -> None:
     held = json.loads(everyday.FILE.read_text("utf-8"))
     wishes = [(wish, telling_words(wish)) for each in read_known() for wish in each.wishes]

@@ -24,6 +24,7 @@ def test_the_ledger_holds_as_many_calls_as_asked_for_and_each_copy_as_many_again
         assert {calls[miss.call].tool for miss in store.calls.misses()} == {each.tool for each in store.calls.misses()}
 
 
+@pytest.mark.slow
 def test_every_listing_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_ledger(tmp_path, 100, 10, 20.0, time.time())
     monkeypatch.setenv("FORETOOL_CONFIG", str(path))

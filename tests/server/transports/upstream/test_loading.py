@@ -28,6 +28,7 @@ def test_what_may_download_a_server_is_known_by_its_name(command: str, args: lis
     assert is_launcher(command, args) is expected
 
 
+@pytest.mark.slow
 def test_a_tree_that_works_is_told_from_one_that_waits() -> None:
     works = "while True: sum(range(1000))"
     inner = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {works!r}])"
