@@ -134,6 +134,7 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
     "sessions.exposure": lambda store: store.sessions.exposure(5),
     "tasks.latest": lambda store: (store.tasks.latest(50), store.tasks.latest(5, "work")),
     "tasks.add_prompt": lambda store: store.tasks.add_prompt(Prompt(NOW, "read the log", "s1")),
+    "tasks.hand_over": lambda store: store.tasks.hand_over(Prompt(NOW, "read the log"), "s1"),
     "tasks.prompts": lambda store: store.tasks.prompts(0.0, 64),
     "tasks.add_step": lambda store: store.tasks.add_step(STEP),
     "vectors.save": lambda store: store.vectors.save("encoder", {b"digest": b"data"}),
