@@ -24,6 +24,7 @@ from foretool.server.setup.merge import same_server
 from foretool.server.setup.own_servers import OwnServers, save_edit
 from foretool.server.setup.pasted import NewServer, PasteError
 from foretool.server.system.logs import printable
+from foretool.server.transports.upstream.loading import is_launcher
 
 _LARGEST: Final = 1024 * 1024
 """Characters of pasted text that are read."""
@@ -149,6 +150,10 @@ def _read(words: list[str], name: str, env: Sequence[str], header: Sequence[str]
             f"{printable(last)[:60]!r} is no address, no JSON and no name of the MCP Registry"
             f" (io.github.x/y). For a command: foretool add {pasted.slug(last)} -- COMMAND."
             " To look for one: foretool add --search WORD."
+        )
+    if is_launcher(words[0], ()) or words[0] in ("node", "python", "python3"):
+        raise PasteError(
+            f"{words[0]!r} is a program; write a name and -- before it: foretool add NAME -- {words[0]} ..."
         )
     return [pasted.of_command(words[0], words[1:], env)]
 

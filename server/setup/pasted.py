@@ -184,7 +184,7 @@ def of_json(text: str, name: str = "", dialect: Dialect | None = None) -> list[N
 def _decode(text: str) -> Mapping[str, Any]:
     text = text.strip().rstrip(",")
     # Pages often print one member without the braces around it.
-    for candidate in (text, "{" + text + "}"):
+    for candidate in (text,) if text.startswith("{") else (text, "{" + text + "}"):
         try:
             found = jsonc.loads(candidate)
         except jsonc.JsonError as error:
