@@ -9,6 +9,8 @@ USAGE = 2
 INTERRUPTED = 130
 _JOINT = "\ue000"
 """Stands for the blanks of a command while lines are broken; no text of ours has this character."""
+_SECOND = "\ue001"
+"""Stands behind each letter that takes two columns of a terminal while lines are broken, as in Chinese and Japanese."""
 
 
 def complain(message: str, status: int = USAGE) -> int:
@@ -34,11 +36,14 @@ def fold(text: str, width: int, rest: str = "", *, breaks_words: bool = False) -
     """Break a text between words, and in no command of ours that fits a line. `rest`: begins each line but the first;
     `breaks_words`: break a word that is wider than a line."""
     import textwrap
+    import unicodedata
 
+    if not text.isascii():
+        text = "".join(each + _SECOND * (unicodedata.east_asian_width(each) in "WF") for each in text)
     wrapper = textwrap.TextWrapper(
         width, subsequent_indent=rest, break_long_words=breaks_words, break_on_hyphens=False
     )  # fmt: skip
-    return part_commands(wrapper.fill(join_commands(text, width - len(rest))))
+    return part_commands(wrapper.fill(join_commands(text, width - len(rest))).replace(_SECOND, ""))
 
 
 def join_commands(text: str, width: int) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from command_fakes import remember, write_config
 from msgspec.structs import replace
+from rich.cells import cell_len
 from stored_records import CALL, MISS, SESSION
 
 from foretool.server.commands import exit, output
@@ -187,3 +188,19 @@ def test_no_line_breaks_within_a_command_or_ends_with_a_blank(
     for command in ("foretool init,", "foretool init --diff 42", "foretool search 'a b' --why"):
         assert any(command in line for line in lines)
     assert all(line == line.rstrip() and len(line) <= width for line in lines)
+
+
+@pytest.mark.parametrize("width", (40, 79, 80))
+@pytest.mark.parametrize("say", [output.say, output.say_paragraph, output.warn, exit.complain])
+def test_letters_of_two_columns_count_as_two(
+    say: Callable[[str], object], width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The terminal broke such a line a second time, a word before its end."""
+    terminal = Terminal()
+    monkeypatch.setenv("COLUMNS", str(width))
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, terminal)
+    text = "日本語サーバー: is the same server as 中文服务器, so each of its tools is there twice " * 3
+    say(text)
+    lines = _STYLE.sub("", terminal.getvalue()).splitlines()
+    assert all(cell_len(line) <= width for line in lines) and " ".join(lines).split()[-14:] == text.split()[-14:]
