@@ -107,6 +107,9 @@ async def _drive(provider: OAuthClientProvider, server: Server, challenge: Chall
             response = await _carry_out(wanted, server)
         raise SignInError("the authorization server sends foretool from one address to the next")
     except (OAuthFlowError, ValidationError, StopAsyncIteration) as error:
+        if provider.context.oauth_metadata is None:
+            what = 'no authorization server was found, so it may need no sign-in, or a token in "headers"'
+            raise SignInError(f"{what} ({_explain(error)})") from None
         raise SignInError(_explain(error)) from None
     finally:
         await flow.aclose()

@@ -159,6 +159,20 @@ async def test_metadata_of_another_server_is_not_used(documents: Any, said: str,
         await attempt(Hostile(**documents), tmp_path, refuse)
 
 
+async def test_a_server_without_an_authorization_server_may_need_no_sign_in(tmp_path: Path) -> None:
+    """It was told "Registration failed: 404 <!DOCTYPE html>", and works without any sign-in."""
+
+    async def serve(asked: Asked) -> None:
+        await asked.answer({}, 200 if asked.path == "/mcp" else 404)
+
+    async with serving(upstream(serve)) as base:
+        with pytest.raises(
+            SignInError, match=r"no authorization server was found, so it may need no sign-in"
+        ) as raised:
+            await sign_in(a_server(f"{base}/mcp"), a_vault(tmp_path), refuse)
+    assert "(the sign-in failed: Registration failed: 404" in str(raised.value)
+
+
 @requirement("trust:sign-in:issuer")
 async def test_an_answer_of_another_issuer_is_neither_used_nor_shown(tmp_path: Path) -> None:
     hostile = Hostile()
