@@ -139,7 +139,12 @@ def _write_all(folder: Path, changes: Sequence[FileChange], protections: Sequenc
                 _make(change, each.mode)
             except OSError as error:
                 _put_back(written, kept)
-                raise ChangeError(f"{change.path}: cannot be written ({error.strerror}); nothing was changed") from None
+                is_of_client = what == "init" and change.path.parent != folder.parent.parent
+                do = (
+                    "; to go on without it, name the other clients: foretool init --client NAME" if is_of_client else ""
+                )
+                why = f"cannot be written ({error.strerror}); nothing was changed{do}"
+                raise ChangeError(f"{change.path}: {why}") from None
             written.append(change)
         for wanted in protections:
             wanted.path.chmod(wanted.mode)

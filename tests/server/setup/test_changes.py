@@ -53,6 +53,12 @@ def test_if_one_cannot_be_written_none_is(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(ChangeError, match=r"two: cannot be written \(Permission denied\); nothing was changed"):
         write_changes([FileChange(path, b"old", b"new", "") for path in (one, two)], tmp_path / "backups")
     assert (one.read_bytes(), two.read_bytes()) == (b"old", b"old")
+    # A client's file that a tool keeps read-only stopped init for all clients, without a way on.
+    given = [FileChange(path, b"old", b"new", "") for path in (one, two)]
+    with pytest.raises(
+        ChangeError, match=r"nothing was changed; to go on without it, name .*: foretool init --client NAME"
+    ):
+        write_changes(given, tmp_path / "own" / "backups", what="init")
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
