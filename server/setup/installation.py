@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -121,5 +122,11 @@ def fit_hint(text: str) -> str:
 
 
 def program_hint(program: str) -> str:
-    """Return how a program that a server needs is installed."""
-    return INSTALLED_BY.get(program, "install it, or write its full path")
+    """Return how a program that a server needs is installed, or written where its arguments stand behind it."""
+    first, blank, _ = program.partition(" ")
+    if blank and shutil.which(name := Path(first).name):
+        return f'write "{name}" alone as its "command", and each word behind it as an item of "args"'
+    is_path = "/" in program or "\\" in program
+    return INSTALLED_BY.get(
+        program, "correct its command, or install it" if is_path else "install it, or write its full path"
+    )

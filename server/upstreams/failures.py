@@ -107,7 +107,7 @@ def _never_started(said: str) -> Cause | None:
     if match := _NOT_FOUND.match(said):
         command = match["command"]
         if "/" in command or "\\" in command:
-            return Cause(Code.PROGRAM_MISSING, f"there is no program {command}", "correct its command, or install it")
+            return Cause(Code.PROGRAM_MISSING, f"there is no program {command}", program_hint(command))
         return Cause(Code.PROGRAM_MISSING, f"{command} is not on PATH", program_hint(command))
     if _NO_FOLDER.match(said):
         return Cause(Code.FILE_MISSING, said.partition(";")[0], 'correct "cwd" of its entry, or make the folder')

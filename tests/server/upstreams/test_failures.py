@@ -31,6 +31,9 @@ def server(folder: Path, **entry: object) -> Server:
     [
         ("command 'npx' was not found", (), Code.PROGRAM_MISSING, "install Node.js"),
         ("command '/a/b' was not found", (), Code.PROGRAM_MISSING, "correct its command"),
+        ("command '/a/sh /x y' was not found", (), Code.PROGRAM_MISSING, 'write "sh" alone as its "command"'),
+        ("command 'sh -c x' was not found", (), Code.PROGRAM_MISSING, 'write "sh" alone as its "command"'),
+        ("command '/My Files/b' was not found", (), Code.PROGRAM_MISSING, "correct its command"),
         ("cwd '/a' is not a folder", (), Code.FILE_MISSING, 'correct "cwd"'),
         ("exited with code 1", ("GITHUB_TOKEN is not set",), Code.CREDENTIAL_MISSING, "GITHUB_TOKEN is not set here"),
         ("exited with code 1", ("Cannot connect to the Docker daemon",), Code.DOCKER_DOWN, "start Docker"),
