@@ -105,8 +105,7 @@ def write_index() -> str:
         " [clients.md](../clients.md) says how `auto` chooses a policy.",
         "",
         "Where a client was run, its page has a transcript: a stub of its model's API on this machine calls the tools"
-        " in a fixed order (`python -m bench.agents.transcripts --programs node_modules/.bin`)."
-        " `python docs/generate.py` writes the pages, from the code and `facts.toml`.",
+        " in a fixed order (`python -m bench.agents.transcripts --programs node_modules/.bin`).",
         "",
         "| client | `--client` | policy under `auto` | prompt hook | run here |",
         "|---|---|---|---|---|",

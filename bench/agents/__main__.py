@@ -130,7 +130,7 @@ def _converse(program: Path, command: Sequence[str], folder: Path, policy: str, 
         start = PROGRAMS[program.name](Place(home, url, [*tapped, *serving]))
         env = {**base_environment(program, home), **start.env}
         subprocess.run(
-            [str(program), *start.arguments], env=env, cwd=home, stdin=subprocess.DEVNULL, capture_output=True,
+            start.words(program), env=env, cwd=home, stdin=subprocess.DEVNULL, capture_output=True,
             timeout=RUN_S, check=False,
         )  # fmt: skip
         lines = log.read_text("utf-8").splitlines() if log.exists() else []

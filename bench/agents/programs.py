@@ -6,6 +6,7 @@ Every agent runs in an empty home folder. Its model is the stub, its one server 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,11 @@ class Start:
 
     arguments: Sequence[str]
     env: dict[str, str]
+    through: Sequence[str] = ()
+    """The command that runs the program, of one with a window."""
+
+    def words(self, program: Path) -> list[str]:
+        return [*self.through, str(program), *self.arguments]
 
 
 def _claude(place: Place) -> Start:
@@ -152,6 +158,22 @@ def _continue(place: Place) -> Start:
     return Start(["-p", PROMPT, "--auto", "--config", str(file)], telemetry)
 
 
+def _code_server(place: Place) -> Start:
+    """VS Code in a browser (`bench.agents.window`)."""
+    folder = ".config/Code/User"
+    place.write(f"{folder}/mcp.json", {"servers": {"foretool": place.entry(type="stdio")}})
+    place.write(
+        f"{folder}/settings.json", {"telemetry.telemetryLevel": "off", "security.workspace.trust.enabled": False}
+    )
+    limits = {"maxInputTokens": 100_000, "maxOutputTokens": 4_000}
+    model = {"id": MODEL, "name": MODEL, "url": f"{place.url}/v1/chat/completions", "toolCalling": True, **limits}
+    group = {"name": "Local", "vendor": "customendpoint", "apiKey": "dummy", "models": [model]}
+    place.write(f"{folder}/chatLanguageModels.json", [group])
+    place.write(".config/code-server/config.yaml", "auth: none\n")  # else it says that it has made one
+    driver = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return Start([PROMPT, MODEL, "done"], driver, (sys.executable, "-m", "bench.agents.window"))
+
+
 PROGRAMS: dict[str, Callable[[Place], Start]] = {
     "claude": _claude,
     "codex": _codex,
@@ -161,5 +183,6 @@ PROGRAMS: dict[str, Callable[[Place], Start]] = {
     "qwen": _qwen,
     "cline": _cline,
     "cn": _continue,
+    "code-server": _code_server,
 }
 """By the name of the program."""

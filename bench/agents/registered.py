@@ -23,7 +23,7 @@ from bench.options import add_foretool, make_parser, split_names
 from bench.reports import Row
 from foretool.server.hints.texts import HEAD, LISTED
 
-RUN_S = 170.0
+RUN_S = 300.0
 OWN_FILES = {"claude": ".claude.json", "copilot": ".copilot/mcp-config.json"}
 """Where these two keep servers; `programs` gives them a file in their command line instead."""
 OPTIONS = {"claude": ("--mcp-config", 3), "copilot": ("--additional-mcp-config", 2)}
@@ -44,7 +44,7 @@ def run(name: str, program: Path, command: Sequence[str]) -> Row:
             [*command, "init", "--yes", "--hook", "--json"], env=env, cwd=home, capture_output=True, check=True
         )
         subprocess.run(
-            [str(program), *start.arguments], env=env, cwd=home, stdin=subprocess.DEVNULL, capture_output=True,
+            start.words(program), env=env, cwd=home, stdin=subprocess.DEVNULL, capture_output=True,
             timeout=RUN_S, check=False,
         )  # fmt: skip
     turns = [turn.request for turn in model.turns]
@@ -84,7 +84,7 @@ def write_agent(name: str, home: Path, url: str, server: Sequence[str]) -> Start
     for file in [each for each in home.rglob("*") if each.is_file()]:
         text = file.read_text("utf-8")
         file.write_text(text.replace('"foretool"', '"disk"').replace("mcp_servers.foretool", "mcp_servers.disk"))
-    return Start(arguments, start.env)
+    return Start(arguments, start.env, start.through)
 
 
 def has_hint(said: str) -> bool:

@@ -36,6 +36,7 @@ CLIENTS: Final = {
     "qwen": "qwen",
     "cline": "cline-cli",
     "cn": "continue",
+    "code-server": "vscode",
 }
 """What `foretool init --client` calls each program."""
 TYPED: Final = {
@@ -47,6 +48,7 @@ TYPED: Final = {
     "qwen": "qwen -p",
     "cline": "cline",
     "cn": "cn -p",
+    "code-server": "(in the chat of the window)",
 }
 OURS: Final = re.compile(r"discover_tools|call_tool(?:_write)?|disk_?_?(?:zip_folder|list_folder)|disk__")
 SET_UP: Final = ("init", "--yes", "--hook", "--client")
@@ -70,7 +72,7 @@ def write_transcript(name: str, program: Path, command: Sequence[str]) -> str:
         version = _run([str(program), "--version"], env, home).split("\n", 1)[0]
         words = [*SET_UP, CLIENTS[name]]
         set_up = _run([*command, *words], env, home)
-        _run([str(program), *start.arguments], env, home)
+        _run(start.words(program), env, home)
         said = "\n".join(
             [
                 f"$ {name} --version\n{version}\n",

@@ -39,6 +39,7 @@ _CALL: Final = "callId"
 _BY_CODE: Final = "exec-"
 RELISTERS: Final = frozenset({
     "claude-code", "copilot-cli", "gemini-cli-mcp-client", "opencode", "mcp-use", "goose", "windsurf",
+    "visual studio code", "visual studio code - insiders", "code-server",
 })  # fmt: skip
 """Clients known to list again after `list_changed` within the turn (docs/clients.md has the sources), until the ledger
 knows better."""
