@@ -612,10 +612,10 @@ async def _discover(connection: Connection) -> ServerInfo:
             raise
         # It lists our revision among those it supports: we ask again (specification: basic, versioning).
         result = await connection.ask("server/discover", {}, _PROBE_S)
-    supported = result.get("supportedVersions") or []
-    if versions.LATEST_MODERN not in supported:
-        raise HandshakeError(f"supports only {str(supported)[:200]}", jsonrpc.UNSUPPORTED_VERSION)
-    info = (result.get("_meta") or {}).get(versions.META_SERVER_INFO)
+    supported, meta = result.get("supportedVersions"), result.get("_meta")
+    if not isinstance(supported, list) or versions.LATEST_MODERN not in supported:
+        raise HandshakeError(f"supports only {str(supported or [])[:200]}", jsonrpc.UNSUPPORTED_VERSION)
+    info = meta.get(versions.META_SERVER_INFO) if isinstance(meta, dict) else None
     return _read_server_info(versions.LATEST_MODERN, result, info)
 
 

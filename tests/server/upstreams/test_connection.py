@@ -14,6 +14,7 @@ from foretool.server.upstreams.connection import (
     MOST_ABOUT_ITSELF,
     MOST_INSTRUCTIONS,
     Connection,
+    HandshakeError,
     Lost,
     Reply,
     Request,
@@ -139,6 +140,24 @@ async def test_of_a_greeting_without_end_the_beginning_is_kept() -> None:
     about = connection.server_info
     assert (about.capabilities, about.implementation) == ({}, {})
     assert about.instructions == "ab" * (MOST_INSTRUCTIONS // 2)
+
+
+@pytest.mark.parametrize("odd", ["x", 5, [], [[]], {}, None])
+@pytest.mark.parametrize("key", ["_meta", "supportedVersions"])
+async def test_a_greeting_of_another_shape_is_taken_or_refused_in_words(key: str, odd: Any) -> None:
+    import asyncio
+
+    connection, wire, _ = connected("modern")
+    greeting = asyncio.ensure_future(connection.handshake({}))
+    await asyncio.sleep(0)
+    result = raw({"supportedVersions": [versions.LATEST_MODERN], key: odd})
+    connection.on_message(Message(id=wire.sent[0].id, result=result), None)
+    if key == "supportedVersions":
+        with pytest.raises(HandshakeError, match="supports only"):
+            await greeting
+    else:
+        await greeting
+        assert connection.server_info.implementation == {}
 
 
 async def test_a_legacy_greeting_after_a_modern_probe_carries_nothing_of_it() -> None:
