@@ -4,11 +4,12 @@
 
 The suite says in the environment which revision to speak and, for some scenarios, which calls to make. The client does
 the same for each: it lists all there is, then calls, reads and gets every one of it, and answers what it is asked with
-the defaults of the form. PYTHON starts foretool.
+the defaults of the form. PYTHON starts foretool. A suite starts its clients at once: a few work at a time.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -46,6 +47,9 @@ def answer(method: str, params: Json) -> Json:
 
 METADATA_DOCUMENT: Final = "https://conformance-test.local/client-metadata.json"
 """Where the suite says that the client's metadata document is."""
+AT_ONCE: Final = 4
+COLD_LIST_S: Final = 60.0
+"""How long a list waits for the suite's server."""
 SIGN_INS: Final = 3
 """How often the user signs in before they give up."""
 
@@ -156,13 +160,16 @@ class Through:
 
 def main() -> None:
     context: Any = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    turn = Path(sys.argv[1]).with_name(f"turn-{os.getpid() % AT_ONCE}").open("w")
+    fcntl.flock(turn, fcntl.LOCK_EX)  # until this process ends
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"FORETOOL_SIGN_INS": f"{folder}/sign-ins", "FORETOOL_KEYRING": "off"}
         server: Json = {"url": sys.argv[2], "prefix": ""}
         scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
         if scenario.startswith("auth/"):
             server["oauth"] = oauth_of(context)
-        config = write_config(Path(folder), {"suite": server}, policy="full", list_whole=True, list_fill=True)
+        settings = {"policy": "full", "list_whole": True, "list_fill": True, "cold_list_s": COLD_LIST_S}
+        config = write_config(Path(folder), {"suite": server}, **settings)
         served = Served(config, python=sys.argv[1])
         try:
             version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "2025-11-25")
