@@ -58,8 +58,9 @@ _SHELL_DEADLINE_MS: Final = 1000.0
 """The same behind a command of the shell: no prompt waits, and most clients go on meanwhile."""
 _MOST_DIGITS: Final = 9
 """Digits of that limit; a timer takes no number that is much longer."""
-_ASK_PART: Final = 0.6
-"""A proxy may use this part of what is left: ranking by words alone takes the rest."""
+_ASK_PART: Final = 0.9
+"""A proxy that is there may use this part of what is left: it may still be opening its encoder, and this process would
+not be faster."""
 STATUS: Final = "/proc/self/stat"
 _MOST_STDIN: Final = 4 * 1024 * 1024
 _MOST_SEARCHED: Final = 2_000
@@ -299,7 +300,7 @@ def ask_proxy(asked: HookPrompt, options: HintOptions, patience_s: float) -> str
     """Return what the running proxy says, "" for nothing; None if none answers in time."""
     question = {
         "prompt": asked.text[: MOST_TEXT + AHEAD].encode("utf-8", "replace").decode(), "at": asked.at,
-        "session": asked.session, "cwd": asked.folder, "client": options.called,
+        "session": asked.session, "cwd": asked.folder, "client": options.called, "patience_s": patience_s,
     }  # fmt: skip
     said = (_ask("hint", question, options, asked.folder, patience_s) or {}).get("text")
     return said if isinstance(said, str) else None

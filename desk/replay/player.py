@@ -250,7 +250,10 @@ class _Run:
         app, session = self._app, self._session
         prompt = Prompt(app.recorder.now(), text)
         app.store.tasks.add_prompt(prompt)
-        hint = app.answering.prompt_answers.write(prompt, self._seat.profile, session)
+        answers = app.answering.prompt_answers
+        asked = answers.begin(prompt, self._seat.profile, session)
+        best = app.search.rank(asked, self._reach.finds, RANKED)
+        hint = answers.write(prompt, self._seat.profile, session, best)
         self._said += hint.tokens if hint.tools else 0
         if self._seat.tools.policy(session.list) == "growing":
             query = Query(searched_lines(prompt), (), (), self._chat.servers_in_use(), self._seat.profile.name)

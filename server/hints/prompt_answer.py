@@ -1,4 +1,5 @@
-"""Answers a prompt hook that asks over the local socket: ranks with everything that this proxy knows, and never waits.
+"""Answers a prompt hook that asks over the local socket: ranks with everything that this proxy knows. It waits for
+encoders that are still being opened, as long as the hook does.
 
 The prompt is recorded here, so that the hook need not open the store. What the hook shows is recorded as an exposure.
 """
@@ -6,7 +7,9 @@ The prompt is recorded here, so that the hook need not open the store. What the 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +21,7 @@ from foretool.server.catalog.search import Search
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.discovery.discover_tools import RANKED
 from foretool.server.hints import AHEAD, MOST_TEXT
 from foretool.server.hints.prompt_hook import PromptHook, searched_lines
 from foretool.server.hints.texts import Hint, Mark, is_doubtful, without_unasked, write_prompt_hint
@@ -28,14 +32,18 @@ from foretool.storage.records import Exposure, Prompt, Tool, ToolId, working_set
 from foretool.storage.redaction import clean_beginning
 
 if TYPE_CHECKING:
+    from foretool.retrieval.ranking import Ranking
     from foretool.server.catalog.catalog import Catalog
+    from foretool.server.trust.policy import Reach
 
-_RANKED: Final = 50
-"""How many tools are ranked; the profile may leave some of them out."""
+log = logging.getLogger("foretool.hints")
+
 _MOST_CLIENT: Final = 40
 """Characters of the client's name that a hook gives."""
 _BEFORE_S: Final = 600
 """A session may begin so long after the prompt that led to it: a model may think for minutes."""
+_PATIENCE_S: Final = 2.0
+"""Longest time that a hook waits."""
 _LARGEST: Final = 512 * 1024
 """Bytes of a question: a character may take twelve."""
 
@@ -67,23 +75,40 @@ class PromptAnswers:
         profile = self._config.profile(hello.profile)
         session = self._session_of(profile.name, hello, prompt)
         self._record(prompt, session.record.key if session is not None else "")
-        hint = self.write(prompt, profile, session)
-        reply({"text": hint.text})
-        loop = asyncio.get_running_loop()
-        # Once the hook has its answer: an encoder that is not open yet takes part from the next prompt on.
-        loop.call_soon(self._search.want_encoders)
-        loop.call_soon(self._hook.look)
+        query = self.begin(prompt, profile, session)
+        until = time.monotonic() + read_patience(question)
 
-    def write(self, prompt: Prompt, profile: Profile, session: Session | None) -> Hint:
-        """Return what a hook shows for a prompt, and record that it is shown. `session`: whose user wrote it, if that
-        is known."""
+        def go(ranking: Ranking) -> None:
+            # A hook that waits no longer shows nothing.
+            is_late = time.monotonic() >= until
+            reply({"text": "" if is_late else self.write(prompt, profile, session, ranking).text})
+
+        def guard(step: Callable[[], None]) -> None:
+            try:
+                step()
+            except Exception:  # the boundary of what runs once the encoders are open
+                log.exception("a prompt could not be answered")
+                reply({"text": ""})
+
+        self._search.find(query, self._policy.reach(profile).finds, RANKED, go, guard)
+        asyncio.get_running_loop().call_soon(self._hook.look)  # once the hook has its answer
+
+    def begin(self, prompt: Prompt, profile: Profile, session: Session | None) -> Query:
+        """Note a prompt of a session, if it is known whose user wrote it, and return what is searched for."""
         lines = searched_lines(prompt)
-        if session is not None:
-            session.conversations.whole.note_prompt(lines, prompt.at)
+        if session is None:
+            return Query(lines, (), (), (), profile.name)
+        chat = session.conversations.whole
+        chat.note_prompt(lines, prompt.at)
+        return Query(lines, (), (), chat.servers_in_use(), profile.name)
+
+    def write(self, prompt: Prompt, profile: Profile, session: Session | None, ranking: Ranking) -> Hint:
+        """Return what a hook shows for a prompt, of which these tools are the best, and record that it is shown."""
+        lines = searched_lines(prompt)
         reach = self._policy.reach(profile)
         listed, named = self._shown(profile.name, session)
         hint = write_prompt_hint(
-            without_unasked(self._likely(lines, profile, session), "\n".join(lines)),
+            without_unasked(self._likely(lines, reach, ranking), "\n".join(lines)),
             lambda tool: Mark(listed(tool.id), reach.verdict(tool).bridge == CALL_WRITE, named(tool.id)),
         )
         if hint.tools:
@@ -138,11 +163,8 @@ class PromptAnswers:
         near = self._hook.nearest(likely, folder)
         return [known[client] for client in near or (own if len(own) == 1 and not others else [])]
 
-    def _likely(self, lines: tuple[str, ...], profile: Profile, session: Session | None) -> Iterator[Tool]:
+    def _likely(self, lines: tuple[str, ...], reach: Reach, ranking: Ranking) -> Iterator[Tool]:
         """Return the tools that fit the prompt, best first; none if that is not likely of any."""
-        servers = session.conversations.whole.servers_in_use() if session is not None else ()
-        reach = self._policy.reach(profile)
-        ranking = self._search.rank(Query(lines, (), (), servers, profile.name), reach.finds, _RANKED)
         ids = [each.tool for each in ranking.ranked]
         if is_doubtful(ranking, self._search.judge(ranking).level):
             ids = self._surely_next(lines)
@@ -183,6 +205,12 @@ def count_others(hello: Hello) -> int:
 
 def _has_none(tool: ToolId) -> bool:
     return False
+
+
+def read_patience(question: dict[str, Any]) -> float:
+    """Return for how many seconds a hook waits; one of an older version does not say."""
+    said = question.get("patience_s")
+    return min(float(said), _PATIENCE_S) if isinstance(said, int | float) and math.isfinite(said) else _PATIENCE_S
 
 
 def read_question(question: dict[str, Any], now: float) -> Prompt:

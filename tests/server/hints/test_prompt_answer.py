@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -131,6 +132,30 @@ async def test_where_it_is_doubtful_that_any_tool_fits_none_is_named(monkeypatch
             monkeypatch.setattr(search, "judge", lambda ranking, level=level: SimpleNamespace(level=level))
             monkeypatch.setattr(search, "rank", by_meaning if is_read else by_words)
             assert bool(ask(stage, "read the document")) is says
+
+
+@requirement("hint:meaning")
+@pytest.mark.parametrize(("patience_s", "is_told"), [(2.0, True), (0.0, False)])
+async def test_a_hook_gets_its_answer_once_the_encoders_are_open_and_none_is_on_record_if_it_has_gone(
+    patience_s: float, is_told: bool
+) -> None:
+    async with proxy_over(files(), policy="frozen", list_tokens=0) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        opened = asyncio.get_running_loop().create_future()
+        stage.app.search.opening.connect(lambda: opened, lambda: 0.5)
+        answers: list[dict[str, Any]] = []
+        question = {"prompt": "read a document", "at": stage.app.recorder.now(), "patience_s": patience_s}
+        stage.app.answering.prompt_answers._answer(Hello("", "", {}), question, answers.append)
+        assert answers == []
+        opened.set_result(None)
+        await stage.client.until(lambda: bool(answers))
+        assert bool(answers[0]["text"]) is is_told
+        client = stage.app.clients.only_client()
+        assert client is not None and client.session is not None
+        shown = stage.store.sessions.exposures(client.session.record.key)
+        assert [each.reason for each in shown].count("prompt") == is_told
+        assert [each.text for each in stage.store.tasks.prompts()] == ["read a document"]
 
 
 @requirement("hint:earlier")
