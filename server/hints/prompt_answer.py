@@ -42,8 +42,8 @@ _MOST_CLIENT: Final = 40
 """Characters of the client's name that a hook gives."""
 _BEFORE_S: Final = 600
 """A session may begin so long after the prompt that led to it: a model may think for minutes."""
-_PATIENCE_S: Final = 2.0
-"""Longest time that a hook waits."""
+_PATIENCE_S: Final = 1.0
+"""How long a hook of an older version waits, which does not say it."""
 _LARGEST: Final = 512 * 1024
 """Bytes of a question: a character may take twelve."""
 
@@ -208,9 +208,9 @@ def _has_none(tool: ToolId) -> bool:
 
 
 def read_patience(question: dict[str, Any]) -> float:
-    """Return for how many seconds a hook waits; one of an older version does not say."""
+    """Return for how many seconds a hook waits."""
     said = question.get("patience_s")
-    return min(float(said), _PATIENCE_S) if isinstance(said, int | float) and math.isfinite(said) else _PATIENCE_S
+    return float(said) if isinstance(said, int | float) and math.isfinite(said) else _PATIENCE_S
 
 
 def read_question(question: dict[str, Any], now: float) -> Prompt:
