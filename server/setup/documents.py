@@ -346,18 +346,22 @@ class _Toml:
 
     def set(self, keys: Keys, value: object) -> None:
         import tomlkit
+        from tomlkit.items import InlineTable
 
         if value_at(self.data(), keys) == value:
             return
         table: Any = self._document
         for depth, key in enumerate(keys[:-1]):
             if key not in table:
-                table[key] = tomlkit.table(is_super_table=True)
+                is_inline = isinstance(table, InlineTable)
+                table[key] = tomlkit.inline_table() if is_inline else tomlkit.table(is_super_table=True)
             table = table[key]
             if not isinstance(table, Mapping):
                 raise DocumentError(f"{'.'.join(keys[: depth + 1])}: expected a table")
-        table[keys[-1]] = _toml_table(value) if isinstance(value, Mapping) else value
-        _end_with_blank_line(table[keys[-1]])
+        is_inline = isinstance(table, InlineTable)
+        table[keys[-1]] = _toml_table(value, is_inline=is_inline) if isinstance(value, Mapping) else value
+        if not is_inline:
+            _end_with_blank_line(table[keys[-1]])
 
     def remove(self, keys: Keys, *, with_comments: bool = False) -> None:
         table: Any = self._document
@@ -369,12 +373,12 @@ class _Toml:
             del table[keys[-1]]  # type: ignore[attr-defined]
 
 
-def _toml_table(values: Mapping[str, Any]) -> Any:
+def _toml_table(values: Mapping[str, Any], *, is_inline: bool) -> Any:
     import tomlkit
 
-    table = tomlkit.table()
+    table = tomlkit.inline_table() if is_inline else tomlkit.table()
     for key, value in values.items():
-        table[key] = _toml_table(value) if isinstance(value, Mapping) else value
+        table[key] = _toml_table(value, is_inline=is_inline) if isinstance(value, Mapping) else value
     return table
 
 
@@ -431,11 +435,13 @@ class _Yaml:
             if isinstance(table, list) and (position := _named(table, key)) is not None:
                 table = table[position]
                 continue
+            if not isinstance(table, dict):
+                raise DocumentError(f"{'.'.join(keys[:depth]) or 'the top'}: expected a mapping")
             if key not in table or table[key] is None:
                 table[key] = {}
             table = table[key]
-            if not isinstance(table, (Mapping, list)):
-                raise DocumentError(f"{'.'.join(keys[: depth + 1])}: expected a mapping")
+        if not isinstance(table, (dict, list)):
+            raise DocumentError(f"{'.'.join(keys[:-1])}: expected a mapping")
         if isinstance(table, list):
             position = _named(table, keys[-1])
             item = {"name": keys[-1], **value} if isinstance(value, Mapping) else value

@@ -189,6 +189,24 @@ def test_a_value_that_is_no_object_is_not_overwritten(kind: Kind) -> None:
         document.set(("a", "b"), 1)
 
 
+@pytest.mark.parametrize("kind", ["json", "yaml"])
+@pytest.mark.parametrize("text", ["[1]", '"x"'])
+def test_a_document_that_is_no_object_is_left_as_it_is(text: str, kind: Kind) -> None:
+    """init ended with an internal error for a YAML text."""
+    with pytest.raises(DocumentError, match="the top: expected"):
+        open_document(text, kind).set(("a", "b"), 1)
+
+
+def test_servers_in_an_inline_table_of_toml_get_one_more_in_it() -> None:
+    """init ended with an internal error."""
+    document = open_document('mcp_servers = {a = {command = "x"}, b = {}} # mine\nmodel = "o4"\n', "toml")
+    document.set(("mcp_servers", "foretool"), {"command": "f", "env": {"A": "1"}})
+    document.remove(("mcp_servers", "a"))
+    document.set(("mcp_servers", "b", "env", "A"), "2")
+    foretool = 'foretool = {command = "f", env = {A = "1"}}'
+    assert document.text() == f'mcp_servers = {{ b = {{env = {{A = "2"}}}}, {foretool}}} # mine\nmodel = "o4"\n'
+
+
 @pytest.mark.parametrize("kind", ["json", "toml", "yaml"])
 def test_a_change_that_changes_nothing_keeps_the_text(kind: Kind) -> None:
     text = {"json": '{"a" :{ "b":1}}', "toml": "a.b   = 1", "yaml": "a:   {b:   1}"}[kind]
