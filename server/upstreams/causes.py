@@ -15,6 +15,8 @@ from msgspec import Struct
 from foretool.server.config.codes import Code
 from foretool.server.upstreams.missing_variables import asked_variables
 
+_LONGEST_LINE: Final = 200
+"""Characters of the line that are shown in which a program says what it does not accept."""
 _LINES: Final = 5
 """How many of the last lines of stderr people are shown."""
 
@@ -248,7 +250,7 @@ _PATTERNS: Final = (
         r"(?m)^(?i:usage: ).|(?i:error: (?:the following arguments are required|unrecognized arguments|unknown option"
         r"|missing required|option )|please provide an? [^\n]{0,60}(?:argument|command[ -]line)|invalid option"
         r"|no such option|unexpected argument)",
-        "it does not accept its arguments",
+        "it does not accept its arguments: {line}",
         'correct "args" of its entry; its documentation says what it needs',
     ),
     _pattern(
@@ -297,7 +299,8 @@ def find_cause(stderr: Sequence[str], error: str) -> Cause | None:
         if match := pattern.text.search(text):
             found = next((each for each in match.groups() if each), "").strip(" '\"`.,;:")
             found = found.replace("%2f", "/").replace("%40", "@")
-            what = " ".join(pattern.what.format(found).replace("()", "").split()).rstrip(" :")
+            said = pattern.what.format(found, line=telling_line(stderr)[:_LONGEST_LINE])
+            what = " ".join(said.replace("()", "").split()).rstrip(" :")
             if pattern.code is Code.CREDENTIAL_MISSING and (names := asked_variables(text)):
                 what = f"it needs {' and '.join(names[:2])}"
             return Cause(pattern.code, what, pattern.do, pattern.certain)
