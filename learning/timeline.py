@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.server.config.files import read_lines
+from foretool.server.config.files import read_rows
 from foretool.storage.records import Artifact, Episode, MissedNeed, MissFilter, Tool, ToolId, Usage
 from foretool.storage.store import Store
 
@@ -96,9 +96,9 @@ def read_demonstrations(path: Path, names: Mapping[str, ToolId]) -> Imported:
     found: list[Episode] = []
     unknown: dict[str, None] = {}
     rows = 0
-    for place, line in read_lines(path):
+    for place, row in read_rows(path, _row.decode, _FORMAT):
         rows += 1
-        row = _read_row(place, line)
+        _check_row(place, row)
         calls = row.calls if row.needs_tool else []
         if missing := [call for call in calls if call not in names]:
             unknown.update(dict.fromkeys(missing))
@@ -116,17 +116,12 @@ def read_demonstrations(path: Path, names: Mapping[str, ToolId]) -> Imported:
     return Imported(tuple(found), rows, tuple(unknown))
 
 
-def _read_row(place: str, line: bytes) -> _Row:
-    try:
-        row = _row.decode(line)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"{place}: {error}; {_FORMAT}") from None
+def _check_row(place: str, row: _Row) -> None:
     if row.args is not None and len(row.args) != len(row.calls):
         raise ValueError(f'{place}: "args" has {len(row.args)} objects, "calls" has {len(row.calls)} tools; {_FORMAT}')
     for end in (end for edge in row.edges or () for end in edge):
         if not 0 <= end < len(row.calls):
             raise ValueError(f'{place}: "edges" has the place {end}, "calls" has {len(row.calls)} tools; {_FORMAT}')
-    return row
 
 
 LEAST_REPLAYED: Final = 10

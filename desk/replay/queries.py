@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.server.catalog.names import names_for_demonstrations
-from foretool.server.config.files import read_lines
+from foretool.server.config.files import read_rows
 from foretool.server.discovery.query_vectors import texts_of_prompt, texts_of_search
 from foretool.storage.episodes import GAP_S, MOST_CALLS, read_latest_episodes
 from foretool.storage.records import SHELL_CLIENT, Episode, MissFilter, SessionRecord, Tool, ToolId, Usage
@@ -180,11 +180,7 @@ def read_queries(path: Path, tools: Sequence[Tool], usage: Sequence[Usage], now:
     known = {each.tool: each for each in usage}
     found: list[NeededTools] = []
     wordless = unknown = 0
-    for place, line in read_lines(path):
-        try:
-            row = _row.decode(line)
-        except msgspec.DecodeError as error:
-            raise ValueError(f"{place}: {error}; {_FORMAT}") from None
+    for _, row in read_rows(path, _row.decode, _FORMAT):
         called = [names[each] for each in row.calls if each in names]
         if not row.query.strip():
             wordless += 1

@@ -12,9 +12,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -186,9 +186,12 @@ _LARGEST_LINES: Final = 256 * _MIB
 """Most bytes of a file of lines that a command reads."""
 
 
-def read_lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield each line of a file or a pipe that a user names, without blank ones, behind its place. Raises `ValueError`
-    with the way out where it cannot be read or does not end."""
+Row = TypeVar("Row")
+
+
+def read_rows(path: Path, decode: Callable[[bytes], Row], expected: str) -> Iterator[tuple[str, Row]]:
+    """Yield the object of each line of a file or a pipe that a user names, behind its place. Raises `ValueError` with
+    the way out where the file cannot be read or does not end, or where a line is not as `expected`."""
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST_LINES + 1)
@@ -198,4 +201,11 @@ def read_lines(path: Path) -> Iterator[tuple[str, bytes]]:
         raise ValueError(f"{path}: it is larger than {_LARGEST_LINES // _MIB} MiB; give a part of it")
     # Not splitlines(): texts that people wrote may hold other line separators.
     lines = enumerate(data.split(b"\n"), 1)
-    yield from ((f"{path}: line {number}", line) for number, line in lines if line.strip())
+    for number, line in lines:
+        if not line.strip():
+            continue
+        try:
+            row = decode(line)
+        except (ValueError, RecursionError) as error:  # every error of a decoder is a ValueError
+            raise ValueError(f"{path}: line {number}: {error}; {expected}") from None
+        yield f"{path}: line {number}", row

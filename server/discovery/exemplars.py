@@ -12,11 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.signatures import all_arguments, plain_arguments, required_arguments, signature
-from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.protocol.jsonrpc import Raw, decode_value
 from foretool.server.protocol.translate import argument_shape
 from foretool.storage.engine import StorageError
 from foretool.storage.records import Event, Tool, ToolId
@@ -108,8 +106,8 @@ def _arguments(recorded: str) -> dict[str, Any] | None:
     """Return recorded arguments whose names are plain, types or values; None where nothing is on record."""
     is_long = len(recorded) > _LONGEST
     try:
-        found = msgspec.json.decode(argument_shape(Raw(recorded.encode())) if is_long else recorded)
-    except msgspec.DecodeError:
+        found = decode_value(argument_shape(Raw(recorded.encode())).encode() if is_long else recorded.encode())
+    except ValueError:
         return None
     # Long arguments without a name were cut, or are no object.
     return plain_arguments(found) if isinstance(found, dict) and (found or not is_long) else None

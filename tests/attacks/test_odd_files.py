@@ -109,6 +109,10 @@ def _no_text(path: Path) -> None:
     path.write_bytes(b'{"query": "\xff", "calls": []}\n')
 
 
+def _nested(path: Path) -> None:
+    path.write_bytes(b'{"query": "x", "calls": [], "more": %b1%b}\n' % (b'{"a":' * 100_000, b"}" * 100_000))
+
+
 @pytest.mark.slow
 @requirement("trust:files:odd")
 def test_a_file_of_lines_that_cannot_be_read_is_one_line_with_its_name(
@@ -120,7 +124,8 @@ def test_a_file_of_lines_that_cannot_be_read_is_one_line_with_its_name(
     config.write_text(json.dumps({"mcpServers": {"echo": echo}, "foretool": settings}))
     run(["doctor", "--config", str(config)])  # from then on its tools are known
     capsys.readouterr()
-    for make, said in ((_endless, "it is larger than 256 MiB; give a part of it"), (_no_text, "line 1: ")):
+    odd = ((_endless, "it is larger than 256 MiB; give a part of it"), (_no_text, "line 1: "), (_nested, "line 1: "))
+    for make, said in odd:
         lines = home / f"{make.__name__}.jsonl"
         make(lines)
         for command in (["bench"], ["learn", "--from"]):

@@ -52,6 +52,12 @@ def test_calls_with_other_arguments_make_no_shape_look_unsure() -> None:
     assert written([*often, *others, failed], tool("s__read", "path")) == f"{HEAD}\n{shape} worked 2 of 3 times"
 
 
+def test_arguments_on_record_that_are_nested_too_deeply_spoil_no_answer() -> None:
+    deep = Event(1.0, "call", "s__read", arguments='{"path": %s}' % ("[" * 1_500 + "]" * 1_500))
+    good = [call("s__read", path="string", head="number")] * 2
+    assert "worked 2 of 2 times" in written([deep, *good], tool("s__read", "path"))
+
+
 def test_what_the_schema_says_already_is_not_told() -> None:
     assert written([call("s__read", path="string")], tool("s__read", "path")) == ""
     assert written([], tool("s__read", "path")) == ""
