@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from requirements import requirement
+from served import lay_ranks
 
 from bench.clients.http import HttpClient
 from bench.clients.messages import LEGACY, MODERN, Failed, said
@@ -43,6 +44,7 @@ async def called(replica: Replica, version: str):  # type: ignore[no-untyped-def
 
 
 async def begin(folder: Path, call_ms: float) -> Replica:
+    lay_ranks(folder)
     replica = Replica(folder / "one", installed(None), str(folder / "records.sqlite3"), call_ms)
     await replica.start()
     await replica.wait_ready()

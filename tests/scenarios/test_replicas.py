@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres import SKIPPED
+from postgres import SKIPPED, with_ranks
 from requirements import requirement
 
 from bench.fleet.callers import Seen
@@ -36,7 +36,7 @@ def test_no_answer_is_lost_or_doubled_while_replicas_are_killed_and_the_database
 
 async def disturbed(home: Path, seen: Seen) -> dict[str, Any]:
     """Have clients of both eras call while a replica is killed, the database restarted, and another replica killed."""
-    async with Fleet(home, installed(None)) as fleet:
+    async with with_ranks(Fleet(home, installed(None))) as fleet:
         callers = make_callers(fleet, CLIENTS, 5, seen)
 
         async def disturb() -> None:

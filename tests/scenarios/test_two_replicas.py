@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres import SKIPPED
+from postgres import SKIPPED, with_ranks
 from requirements import requirement
 
 from bench.clients.http import HttpClient
@@ -129,7 +129,7 @@ def test_changed_lists_and_decisions_about_them_reach_the_other_replica(home: Pa
 
 
 async def change_and_decide(home: Path, server: Changing) -> None:
-    fleet = Fleet(home, installed(None), 2, policy="full")
+    fleet = with_ranks(Fleet(home, installed(None), 2, policy="full"))
     for replica in fleet.replicas:
         add_server(replica, server.url)
     async with fleet:
@@ -160,7 +160,7 @@ def test_a_promoted_model_and_a_rollback_reach_both_replicas_and_their_lists_sta
 
 
 async def promote(home: Path) -> None:
-    async with Fleet(home, installed(None), 2, policy="frozen", list_whole=False) as fleet:
+    async with with_ranks(Fleet(home, installed(None), 2, policy="frozen", list_whole=False)) as fleet:
         # Each number is of a replica whose answers changed as they should; otherwise this does not return.
         found = await measure(fleet, 1)
         assert {what: len(seconds) for what, seconds in found.items()} == {"promotion": 2, "rollback": 2}

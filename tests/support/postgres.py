@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from served import lay_ranks
+
 from foretool.storage.opening import open_store
+from foretool.storage.places import made_folder, read_place
 from foretool.storage.store import Store
 
 PASSWORD = "hunter2-hunter2"
@@ -106,3 +109,12 @@ def cut_off(store: Store, address: str) -> None:
     (pid,) = database.rows("SELECT pg_backend_pid()")[0]
     with open_store(address) as other:
         other.calls._database.rows("SELECT pg_terminate_backend(?)", (pid,))  # type: ignore[attr-defined]
+
+
+def with_ranks(fleet: Any) -> Any:
+    """A fleet whose replicas count tokens from the first on, without a process for it."""
+    for replica in fleet.replicas:
+        made = made_folder(read_place(fleet.address, replica.folder / "state" / "foretool"))
+        assert made is not None
+        lay_ranks(made.parent)
+    return fleet
