@@ -33,7 +33,8 @@ class Machine:
         for place in (
             self.own.parent,
             self.home / ".local" / "state" / "foretool",
-        ):  # of files with and without `storage`
+            self.home,
+        ):  # of files with and without `storage`, and of `FORETOOL_STORAGE`
             lay_ranks(place)
         self.repository = folder / "repository"
         self.repository.mkdir()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from command_fakes import ECHO, fill, write_config
-from postgres import PASSWORD, SKIPPED, new_schema, start_server, stop_server, with_password
+from postgres import PASSWORD, SKIPPED, lay_ranks_of, new_schema, start_server, stop_server, with_password
 from requirements import requirement
 from served import Served, wait_until
 
@@ -93,6 +93,7 @@ def test_a_command_with_a_server_that_is_away_says_what_to_do(
 
 def serve(config: Path, home: Path) -> Served:
     environ = {**os.environ, "HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
+    lay_ranks_of(json.loads(config.read_bytes())["foretool"]["storage"], home / "state" / "foretool")
     served = Served(config, "--alone", env=environ)
     served.initialize()
     return served

@@ -111,10 +111,15 @@ def cut_off(store: Store, address: str) -> None:
         other.calls._database.rows("SELECT pg_terminate_backend(?)", (pid,))  # type: ignore[attr-defined]
 
 
+def lay_ranks_of(address: str, state: Path) -> None:
+    """Let the proxies whose folder of state this is count tokens from the first on."""
+    made = made_folder(read_place(address, state))
+    assert made is not None
+    lay_ranks(made.parent)
+
+
 def with_ranks(fleet: Any) -> Any:
     """A fleet whose replicas count tokens from the first on, without a process for it."""
     for replica in fleet.replicas:
-        made = made_folder(read_place(fleet.address, replica.folder / "state" / "foretool"))
-        assert made is not None
-        lay_ranks(made.parent)
+        lay_ranks_of(fleet.address, replica.folder / "state" / "foretool")
     return fleet
