@@ -459,7 +459,7 @@ def _say_shared(alone: Mapping[str, Origin], *, is_long: bool) -> None:
     if is_long:
         output.say_paragraph("All your clients will see all of these (--profiles keeps them apart).", "  ", "  ")
         return
-    output.say_paragraph("All your clients will see these, which one alone had (--profiles keeps them apart):")
+    output.say_paragraph("One client alone had each of these, and all will see them (--profiles keeps them apart):")
     by_place: dict[str, list[str]] = {}
     for name, at in alone.items():
         is_named = not at.folder or at.title.endswith("this project")
