@@ -392,7 +392,7 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When the tool list may change: `frozen` once a day, `growing` also after a discovery, `full` lists everything,
     `auto` chooses per client ([clients](clients.md))."""
     list_tokens: Annotated[Tokens | None, Meta(extra={"empty": "`2000`"})] = None
-    """Budget of the tool list. Where it is not set, all tools are listed if they take at most 10,000 tokens, as models
+    """Budget of the tool list. Where it is not set, up to 100 tools of at most 10,000 tokens are all listed, as models
     do best with all tools of a small catalog. Sizes are estimated until they are counted in the background, so a first
     list may be a few percent larger."""
     answer_tokens: Tokens = 1500
