@@ -428,6 +428,7 @@ while True:
 """Sends the same piece on many connections, as fast as they take it."""
 
 
+@pytest.mark.slow
 @requirement("trust:http:headers-deadline", "trust:http:bodies")
 @pytest.mark.parametrize("sent", PIECES.values(), ids=PIECES)
 async def test_requests_in_tiny_pieces_leave_the_others_the_time(sent: tuple[bytes, bytes]) -> None:

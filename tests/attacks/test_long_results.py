@@ -184,10 +184,13 @@ WIDE: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
 }
 """Results that take seconds to take apart, and what is said in their place; "" where they pass."""
+LONG_IN_MAKING = ("blocks", "members", "structure")
 
 
 @requirement("trust:limits:answers")
-@pytest.mark.parametrize("attack", WIDE)
+@pytest.mark.parametrize(
+    "attack", [pytest.param(each, marks=pytest.mark.slow) if each in LONG_IN_MAKING else each for each in WIDE]
+)
 async def test_no_answer_takes_more_than_a_moment_of_the_time_of_the_others(attack: str) -> None:
     write, reason = WIDE[attack]
     hostile = server("hostile", {}, eras=MODERN)
