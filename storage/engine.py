@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 BEAT_S: Final = 5.0
 """Seconds between two signs of life of a process that has a lead."""
 
+NEWER_VERSION: Final = "restart the clients of this proxy, or foretool serve"
+"""The way out where a newer foretool has changed a store that a proxy serves from."""
+
 
 class StorageError(Exception):
     """The store could not be read or written; the message says which store, what was found, and the way out."""

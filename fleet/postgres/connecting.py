@@ -15,7 +15,7 @@ from psycopg.adapt import Loader
 
 from foretool.fleet.postgres import schema
 from foretool.fleet.postgres.translation import read_text
-from foretool.storage.engine import StorageError
+from foretool.storage.engine import NEWER_VERSION, StorageError
 from foretool.storage.places import ServerAddress, find_passwords
 
 _AWAY = (
@@ -42,7 +42,7 @@ def explain_error(error: Exception, address: ServerAddress, *, is_closed: bool) 
     if isinstance(error, _FULL):
         return StorageError(f"{address}: {said}; nothing was written, give the server more room", temporary=True)
     if isinstance(error, _OTHER_SCHEMA):
-        message = f"changed by another version of foretool ({said}); restart this proxy with the newer version"
+        message = f"changed by another version of foretool ({said}); {NEWER_VERSION}"
         return StorageError(f"{address}: {message}", lost=True)
     if isinstance(error, errors.InsufficientPrivilege):
         return StorageError(f"{address}: {said}; grant the user of this address its schema", lost=True)

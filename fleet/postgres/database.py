@@ -26,7 +26,7 @@ from foretool.fleet.postgres.connecting import (
 from foretool.fleet.postgres.leads import ServerLead
 from foretool.fleet.postgres.replicas import ReplicaStore
 from foretool.fleet.postgres.translation import regular_expression, translate, write_values
-from foretool.storage.engine import StorageError
+from foretool.storage.engine import NEWER_VERSION, StorageError
 from foretool.storage.places import ServerAddress
 from foretool.storage.sql.database import Database, Values
 
@@ -104,7 +104,7 @@ class PostgresDatabase(Database):
             return
         with suppress(StorageError):
             found = int(self.rows("SELECT coalesce(max(number), 0) FROM migrations")[0][0])
-            newer = f"{self.path}: changed by a newer foretool (schema {found}); restart this proxy with that version"
+            newer = f"{self.path}: changed by a newer foretool (schema {found}); {NEWER_VERSION}"
             self.notice = newer if found > schema.NEWEST else ""
 
     def reopen(self) -> bool:

@@ -11,7 +11,7 @@ from foretool.server.diagnosis import Finding, Repair, ok, problem, warning
 from foretool.server.recording.notes import ProxyJob
 from foretool.server.recording.store_watch import ELSEWHERE, find_full_disk, find_trouble
 from foretool.server.setup.installation import fit_hint
-from foretool.storage.engine import StorageError
+from foretool.storage.engine import NEWER_VERSION, StorageError
 from foretool.storage.opening import examine_store, exposure, open_files, require_place
 from foretool.storage.places import ServerAddress, StorePlace
 
@@ -96,8 +96,10 @@ def _check_file(path: Path) -> Iterator[Finding]:
 def _check_notes(place: StorePlace) -> Iterator[Finding]:
     mend = "make the server reachable" if isinstance(place, ServerAddress) else "mend the file"
     for found in find_trouble(place):
-        what = f"{place}: proxy {found.pid} serves without it: {found.trouble}"
-        yield warning("storage", Code.STORAGE_NOT_USED, what, f"{mend}; the proxy then uses it again by itself")
+        what = f"{place}: proxy {found.pid} serves {'an older version' if found.is_writing else 'without it'}:"
+        is_old = NEWER_VERSION in found.trouble or "by a newer foretool" in found.trouble
+        do = NEWER_VERSION if is_old else f"{mend}; the proxy then uses it again by itself"
+        yield warning("storage", Code.STORAGE_NOT_USED, f"{what} {found.trouble}", do)
 
 
 def check_jobs(failing: Sequence[ProxyJob]) -> Iterator[Finding]:

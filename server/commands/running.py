@@ -67,7 +67,8 @@ def say_proxy_troubles(without_storage: Iterable[TroubleNote], failing_jobs: Ite
     """Say which running proxies cannot write the storage, and what others cannot do in the background."""
     for note in without_storage:
         for_how_long = output.span(time.time() - note.since)
-        output.say(f"proxy {note.pid} has served without its storage for {for_how_long}:", "red")
+        state = "been older than its storage" if note.is_writing else "served without its storage"
+        output.say(f"proxy {note.pid} has {state} for {for_how_long}:", "red")
         output.say(f"  {note.trouble}")
     for each in failing_jobs:
         for_how_long = output.span(time.time() - each.since)

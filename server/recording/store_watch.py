@@ -71,6 +71,11 @@ class TroubleNote(Note, frozen=True):
     since: float
     trouble: str
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether it writes all the same: a newer foretool has changed the file, and left what this version needs."""
+        return not self.trouble.endswith(_IN_MEMORY)
+
 
 class StoreWatch(BackgroundWork):
     """Notices when the store cannot be used, tells everybody once, and uses it again when that works; `tick` is called

@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from shutil import disk_usage
 
-from foretool.storage.engine import StorageError
+from foretool.storage.engine import NEWER_VERSION, StorageError
 from foretool.storage.records import Health
 from foretool.storage.sqlite.files import create_private, require_regular
 from foretool.storage.sqlite.migrations import BASE, NEWEST, is_foreign, migrate, schema_version
@@ -99,7 +99,7 @@ def explain_error(error: Exception, path: Location, busy_ms: int) -> StorageErro
             message = f"{path}: {error}; check that this user may read and write the file and its directory"
             return StorageError(message, lost=True)
         case sqlite3.SQLITE_ERROR | sqlite3.SQLITE_SCHEMA if any(sign in str(error) for sign in _OTHER_SCHEMA):
-            message = f"changed by another version of foretool ({error}); restart this proxy with the newer version"
+            message = f"changed by another version of foretool ({error}); {NEWER_VERSION}"
             return StorageError(f"{path}: {message}", lost=True)
         case _:
             return StorageError(f"{path}: {error}; nothing was written")

@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from foretool.storage.engine import StorageError
+from foretool.storage.engine import NEWER_VERSION, StorageError
 from foretool.storage.sql.database import Database, Values, is_writable, replace_surrogates
 from foretool.storage.sqlite.connecting import Location, connect, connect_existing, examine, explain_error
 from foretool.storage.sqlite.files import identify, is_empty
@@ -112,9 +112,7 @@ class SqliteDatabase(Database):
             return
         with suppress(StorageError):
             (version,) = self.rows("PRAGMA user_version")[0]
-            newer = (
-                f"{self._place}: changed by a newer foretool (schema {version}); restart this proxy with that version"
-            )
+            newer = f"{self._place}: changed by a newer foretool (schema {version}); {NEWER_VERSION}"
             self.notice = newer if version > NEWEST else ""
 
     def reopen(self) -> bool:

@@ -320,7 +320,7 @@ def test_a_newer_version_that_adds_columns_costs_no_record_and_is_named(
     call(served, 1)
     place.change("ALTER TABLE calls ADD COLUMN mood TEXT NOT NULL DEFAULT ''", "PRAGMA user_version = 9999")
     call(served, 2)
-    assert told(served, "changed by a newer foretool (schema 9999); restart this proxy"), served.errors
+    assert told(served, "changed by a newer foretool (schema 9999); restart the clients"), served.errors
     assert wait_until(lambda: place.kept() == [1, 2])
 
 

@@ -13,7 +13,7 @@ from foretool.fleet.postgres.connecting import explain_error  # noqa: E402
     [
         (psycopg.errors.LockNotAvailable("busy"), False, True, False, "nothing was written, try again"),
         (psycopg.errors.DiskFull("full"), False, True, False, "give the server more room"),
-        (psycopg.errors.UndefinedTable("no table"), False, False, True, "restart this proxy with the newer version"),
+        (psycopg.errors.UndefinedTable("no table"), False, False, True, "restart the clients of this proxy"),
         (psycopg.errors.InsufficientPrivilege("no"), False, False, True, "grant the user"),
         (psycopg.errors.AdminShutdown("ends"), True, False, True, "check that the server runs"),
         (psycopg.OperationalError("gone\nreally"), True, False, True, "gone really; check that the server runs"),

@@ -8,11 +8,15 @@ import time
 from pathlib import Path
 
 import pytest
+from command_fakes import fill, write_config
 from fakes import live_config
 
+from foretool.server.commands.group import run
+from foretool.server.config.loader import load
 from foretool.server.recording.notes import write_note
 from foretool.server.recording.recorder import Recorder
 from foretool.server.recording.store_watch import StoreWatch, TroubleNote, find_trouble
+from foretool.storage.engine import NEWER_VERSION
 from foretool.storage.opening import open_serving_store
 
 pytestmark = pytest.mark.anyio
@@ -72,3 +76,19 @@ async def test_trouble_is_told_until_the_file_can_be_used(tmp_path: Path) -> Non
         watch.tick()
         assert told[-1] == ""
         watch.close()
+
+
+def test_a_proxy_of_an_older_version_is_named_with_the_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(tmp_path)
+    fill(config).close()
+    storage = load(config).storage
+    newer = f"{storage}: changed by a newer foretool (schema 99); {NEWER_VERSION}"
+    write_note(storage, "trouble", TroubleNote(os.getpid(), time.time(), time.time(), newer))
+    run(["status", "--config", str(config)])
+    assert f"proxy {os.getpid()} has been older than its storage for" in capsys.readouterr().out
+    run(["doctor", "--config", str(config)])
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"proxy {os.getpid()} serves an older version: " in said and "mend the file" not in said
+    assert f"[FT508] -> {NEWER_VERSION}" in said
