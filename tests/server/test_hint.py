@@ -72,6 +72,7 @@ FILES = {
 CHAT = {"list_channels": "Lists the channels of the workspace.", "post_message": "Posts a message to a channel."}
 
 
+@pytest.mark.slow
 @requirement("hint:meaning")
 def test_where_no_proxy_runs_the_encoder_ranks_too_so_that_a_prompt_about_code_has_no_hint(tmp_path: Path) -> None:
     """As in VS Code, which starts a server that it knows only when the model calls a tool."""
