@@ -27,8 +27,10 @@ MODULES = (
     "foretool.server.commands.window", "foretool.server.serve", "foretool.server.signin.flow", "served",
 )  # fmt: skip
 """None of them starts a thread, which a fork would lose."""
-PROGRAM = """#!{python} -SE
-import marshal, os, socket, sys
+PROGRAM = """#!/bin/sh
+exec "{python}" -SE "{client}" "$@"
+"""
+CLIENT = """import marshal, os, socket, sys
 
 with socket.socket(socket.AF_UNIX) as line:
     line.connect({line!r})
@@ -45,16 +47,13 @@ def forking() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as line:
         line.bind(f"{folder}/line")
         line.listen(64)
-        program = Path(folder, "python")
-        program.write_text(PROGRAM.format(python=sys.executable, line=f"{folder}/line"))
+        program, client = Path(folder, "python"), Path(folder, "client.py")
+        client.write_text(CLIENT.format(line=f"{folder}/line"))
+        program.write_text(PROGRAM.format(python=sys.executable, client=client))
         program.chmod(0o700)
         command = [sys.executable, "-P", __file__, str(line.fileno())]
-        process = subprocess.Popen(command, pass_fds=[line.fileno()], stdin=subprocess.DEVNULL)
-        try:
+        with subprocess.Popen(command, pass_fds=[line.fileno()], stdin=subprocess.PIPE):
             yield str(program)
-        finally:
-            process.terminate()
-            process.wait()
 
 
 def main() -> None:
@@ -63,7 +62,8 @@ def main() -> None:
         __import__(name)
     gc.freeze()  # what is looked through for garbage is copied in each fork
     with socket.socket(fileno=int(sys.argv[1])) as line:
-        while True:
+        # Its input ends with the process of the tests, however that ends.
+        while line in select.select([line, sys.stdin], [], [])[0]:
             link, _ = line.accept()
             with suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
