@@ -37,10 +37,10 @@ from foretool.retrieval.ranking import Query
 from foretool.server.app import App
 from foretool.server.catalog.embedding import open_shipped_vectors, texts_to_embed
 from foretool.server.catalog.encoders import open_any_encoder
+from foretool.server.catalog.search import RANKED
 from foretool.server.config.loader import load
 from foretool.server.discovery.agent_step import BUDGET, StepPlan
 from foretool.server.discovery.arguments import MATCHES, Arguments
-from foretool.server.discovery.discover_tools import RANKED
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.opening import open_store
 from foretool.storage.records import SessionRecord, ToolId

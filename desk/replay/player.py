@@ -28,13 +28,12 @@ from foretool.desk.replay.queries import RecordedTask, last_tasks
 from foretool.retrieval.ranking import Query
 from foretool.server.app import App
 from foretool.server.catalog import models
-from foretool.server.catalog.search import Search
+from foretool.server.catalog.search import RANKED, Search
 from foretool.server.clients.conversation import Conversation
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import Config, Profile
 from foretool.server.discovery import arguments as discovery_arguments
 from foretool.server.discovery.arguments import Arguments
-from foretool.server.discovery.discover_tools import RANKED
 from foretool.server.discovery.schemas import summarize
 from foretool.server.hints.prompt_hook import searched_lines
 from foretool.server.lists.growth import SessionList, ToolList

@@ -50,6 +50,8 @@ MANY: Final = 5000
 """A new list indexes up to so many missing tools at once, 0.7 s; with more, it ranks those that are there."""
 INDEX_S: Final = 5.0
 """A search waits so long for the index, then ranks the tools that are in it."""
+RANKED: Final = 50
+"""How many tools are ranked for a profile that leaves out some tools."""
 OPEN_S: Final = 15.0
 """The first searches in words wait so long for the encoders to open, which takes about half a second, and on a new
 machine two seconds. Where everything is busy it takes five times as long, and a wrong answer costs more."""

@@ -19,6 +19,7 @@ from foretool.retrieval.ranking import Query, Ranked, task_lines
 from foretool.server import offline, probing
 from foretool.server.app import App
 from foretool.server.catalog import embedding, models
+from foretool.server.catalog.search import RANKED
 from foretool.server.catalog.signatures import input_schema
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
@@ -26,7 +27,6 @@ from foretool.server.commands.options import config_option, json_option, profile
 from foretool.server.config.loader import Config, Profile, load
 from foretool.server.discovery import arguments as discovery_arguments
 from foretool.server.discovery.arguments import MOST, Arguments
-from foretool.server.discovery.discover_tools import RANKED
 from foretool.server.ledger.story import CAUSES
 from foretool.server.lists.hidden import HiddenTools
 from foretool.server.lists.maker import View

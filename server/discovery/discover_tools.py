@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.search import Search
+from foretool.server.catalog.search import RANKED, Search
 from foretool.server.clients.conversation import Conversation
 from foretool.server.clients.exchange import Exchange, ListOwner
 from foretool.server.clients.session import Lookup, Session
@@ -81,8 +81,6 @@ _SAY_WHAT: Final = (
     ' discover_tools(names=["server__tool"]) for tools that you know by name.'
 )
 """The answer to a search that names nothing."""
-RANKED: Final = 50
-"""How many tools are ranked for a profile that leaves out some tools."""
 _WORDS: Final = re.compile(r"[\W_]+")
 """What stands between the words of a name."""
 

@@ -17,11 +17,10 @@ from msgspec.structs import replace
 
 from foretool.retrieval.ranking import Query
 from foretool.server.catalog.names import CALL_WRITE
-from foretool.server.catalog.search import Search
+from foretool.server.catalog.search import RANKED, Search
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
-from foretool.server.discovery.discover_tools import RANKED
 from foretool.server.hints import AHEAD, MOST_TEXT
 from foretool.server.hints.prompt_hook import PromptHook, searched_lines
 from foretool.server.hints.texts import Hint, Mark, is_doubtful, without_unasked, write_prompt_hint
