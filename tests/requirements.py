@@ -395,7 +395,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "miss:bridge": Promise(
         "README: the misses", "a hidden tool called through the bridge leaves a miss of its own kind"
     ),
-    "miss:kept-list": Promise("README: the misses", "what is called before a list is fetched is no miss"),
+    "miss:kept-list": Promise(
+        "README: the misses", "before a client has fetched a list, the last one of its kind counts"
+    ),
     "miss:listed-is-none": Promise("README: the misses", "a listed tool is no miss"),
     "miss:discovery": Promise("README: the misses", "what a discovery found and was called is a miss with its rank"),
     "miss:search": Promise(

@@ -154,6 +154,7 @@ class ClientRegistry:
         others = [one for each in self._clients for one in each.lists() if each.tools.profile(one).key == listed]
         if not others and not client.is_program:
             self._lists.begin_session(listed)
+        session.list.kept = self._recorder.last_list_of(record)
         self._recorder.begin_session(record, client.person)
         self._upstreams.wake_unlisted(era, client.profile)
         return session

@@ -223,9 +223,7 @@ class Session:
     def call(self, tool: Tool, via: Via, at: float, chat: Conversation | None = None) -> tuple[Missed | None, Forward]:
         """Decide what a call means. It always goes through. A tool that the client did not see is a miss: once for each
         search that found it, else once a list. So is a tool that the list gained because a search found it. One that
-        a hint or the list had named before is not. Nor is one that is called before the client has fetched a list: it
-        goes by a list that it has kept from an earlier session, as VS Code does. A miss is recorded with its call: see
-        `settle`."""
+        a hint or the list had named before is not. A miss is recorded with its call: see `settle`."""
         if via == "name" and self.list.is_for_page(tool.id):
             return None, Forward(tool, hidden=False, discovery=0)  # a page calls it, and no model learns of that
         chat = chat or self.conversations.whole
@@ -242,13 +240,13 @@ class Session:
         if missed is not None:
             missed.pursuit.needs.append(missed.need)
         chat.note_call(tool.id, tool.upstream, at)
-        is_hidden = not self.list.sees(tool.id) and (self.list.is_known or found is not None)
+        is_hidden = not (self.list.sees(tool.id) or self.list.keeps(tool.id))
         return missed, Forward(tool, is_hidden, found.discovery if found is not None else 0)
 
     def _miss_of(self, tool: Tool, via: Via, at: float, chat: Conversation) -> Missed | None:
         """Return the miss that a call of a tool is, None if it is none. The search that led to it was not in vain."""
         found = chat.found.get(tool.id)
-        is_unknown = not (self.list.sees(tool.id) or self.list.names(tool.id))
+        is_unknown = not (self.list.sees(tool.id) or self.list.names(tool.id) or self.list.keeps(tool.id))
         discovery = found.discovery if found is not None else 0
         pursuit = chat.pursuit_of(discovery)
         self._use(tool.id, discovery, pursuit, chat)
@@ -256,11 +254,7 @@ class Session:
             if (found.was_hidden or is_unknown) and not pursuit.has_missed(tool.id, discovery, chat.handle):
                 miss = self._misses.of_found(tool, at, found, chat)
                 return Missed(pursuit, Need(miss, is_found=True, handle=chat.handle))
-        elif (
-            is_unknown
-            and self.list.is_known
-            and not (tool.id in chat.hinted or (self.list.exposure, tool.id) in chat.missed)
-        ):
+        elif is_unknown and not (tool.id in chat.hinted or (self.list.exposure, tool.id) in chat.missed):
             # Once it knows a name, a client calls it again and again: that cost it nothing more.
             chat.missed.add((self.list.exposure, tool.id))
             present = chat.pursuits[-1] if chat.pursuits and at - chat.last_at <= GAP_S else None

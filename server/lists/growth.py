@@ -55,13 +55,15 @@ class SessionList:
         """How many of them the list had that is on record."""
         self.found: set[ToolId] = set()
         """Those of them that a discovery had to find: the list lacked them before."""
+        self.kept: frozenset[ToolId] = frozenset()
+        """What the last list of a client of this name and profile had or named."""
         self._lacked: dict[ToolId, View] = {}
         """By tool that grew, the list that lacked it."""
 
-    @property
-    def is_known(self) -> bool:
-        """Whether the client has fetched a list. Until then it goes by what it has kept from an earlier session."""
-        return self.view is not None
+    def keeps(self, tool: ToolId) -> bool:
+        """Return whether a client that has fetched no list yet knows a tool from the last list of its kind: VS Code
+        shows that to the model, and starts a server only for a call."""
+        return self.view is None and tool in self.kept
 
     def lists(self, tool: ToolId) -> bool:
         return self.view is not None and (tool in self.view.shown or tool in self.grown)

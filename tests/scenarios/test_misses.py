@@ -70,17 +70,18 @@ async def test_calling_a_hidden_tool_through_the_bridge_leaves_a_miss_of_its_own
 
 
 @requirement("miss:kept-list")
-async def test_a_call_before_the_client_has_fetched_a_list_is_no_miss() -> None:
+async def test_before_a_client_has_fetched_a_list_it_goes_by_the_last_one_of_its_kind() -> None:
     """VS Code shows the model the list of an earlier session, starts the server for a call, and lists behind it."""
-    subtract = {"name": "calc__subtract", "arguments": {}}
-    async with proxy_over(calc(), pin=["calc__add"], list_names=False, list_tokens=100) as stage:
-        await stage.client.initialize()
-        await stage.client.call_tool("calc__subtract", {})
-        await stage.client.call_tool("call_tool_write", subtract)
-        assert (stage.misses(), [call.hidden for call in stage.calls()]) == ([], [False, False])
+    upstream = FakeUpstream("calc", [tool(each, f"Does {each}") for each in ("add", "subtract", "divide")])
+    async with proxy_over(upstream, pin=["calc__add"], list_names=False, list_tokens=100) as stage:
+        await stage.client.initialize("Visual Studio Code")
         await stage.client.list_tools()
-        await stage.client.call_tool("call_tool_write", subtract)
-        assert [bare(miss).noticed for miss in stage.misses()] == ["bridge"]
+        later = stage.connect()
+        await later.initialize("Visual Studio Code")
+        for name in ("calc__add", "calc__subtract"):
+            await later.call_tool(name, {})
+        assert [(miss.tool, miss.cause) for miss in stage.misses()] == [("calc__subtract", "unknown")]
+        assert [call.hidden for call in stage.calls()] == [False, True]
 
 
 @requirement("miss:listed-is-none")
