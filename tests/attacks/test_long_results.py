@@ -201,6 +201,6 @@ async def test_no_answer_takes_more_than_a_moment_of_the_time_of_the_others(atta
         await client.list_tools()
         began = time.thread_time()
         reply = await client.reply(client.post("tools/call", {"name": "hostile__read", "arguments": {}}))
-        assert client.answered_at - began < 0.35
+        assert client.answered_at - began < 0.5  # .2 to .3 s of a processor that nobody else uses
     assert reason in str(reply)[:1000]
     assert reason or len(client.lines[-1]) >= len(result)
