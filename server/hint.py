@@ -131,14 +131,15 @@ def plain_hint(arguments: Sequence[str]) -> HintOptions | None:
 
 def main(options: HintOptions) -> int:
     """Answer the prompt on stdin. Returns the exit status, which is always 0."""
-    # Python handles the signal between two bytecodes, so a long call into C delays it a little.
-    signal.signal(signal.SIGALRM, _end if options.is_shell else _let_client_go)
-    signal.setitimer(signal.ITIMER_REAL, left_s(_SHELL_DEADLINE_MS if options.is_shell else _DEADLINE_MS))
     gc.disable()  # hardly anything that is made here is dropped before the process ends
     event = bytearray()
     asked = None
     with contextlib.suppress(Exception):  # no error is worth holding up a prompt
         try:
+            # Python handles the signal between two bytecodes, so a long call into C delays it a little.
+            signal.signal(signal.SIGALRM, _end if options.is_shell else _let_client_go)
+            # Only here, because it may be over at once where this process was slow to start.
+            signal.setitimer(signal.ITIMER_REAL, left_s(_SHELL_DEADLINE_MS if options.is_shell else _DEADLINE_MS))
             _read_stdin(event)
             if options.is_shell:
                 hint = report_commands(event, options)
