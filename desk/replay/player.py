@@ -25,7 +25,6 @@ from msgspec import Struct
 from foretool.desk.replay.encoders import OpenedEncoders
 from foretool.desk.replay.past import Before, PastStore
 from foretool.desk.replay.queries import RecordedTask, last_tasks
-from foretool.retrieval.ranking import Query
 from foretool.server.app import App
 from foretool.server.catalog import models
 from foretool.server.catalog.search import RANKED, Search
@@ -35,7 +34,6 @@ from foretool.server.config.loader import Config, Profile
 from foretool.server.discovery import arguments as discovery_arguments
 from foretool.server.discovery.arguments import Arguments
 from foretool.server.discovery.schemas import summarize
-from foretool.server.hints.prompt_hook import searched_lines
 from foretool.server.lists.growth import SessionList, ToolList
 from foretool.server.lists.maker import View
 from foretool.server.lists.order import DEPTH
@@ -255,8 +253,7 @@ class _Run:
         hint = answers.write(prompt, self._seat.profile, session, best)
         self._said += hint.tokens if hint.tools else 0
         if self._seat.tools.policy(session.list) == "growing":
-            query = Query(searched_lines(prompt), (), (), self._chat.servers_in_use(), self._seat.profile.name)
-            ranking = app.search.rank(query, self._reach.finds, DEPTH)
+            ranking = app.search.rank(asked, self._reach.finds, DEPTH)
             is_sure = app.search.judge(ranking).level in ("high", "medium")
             self._seat.tools.grow_for_prompt(session.list, ranking.ranked, is_sure=is_sure)
             self._list_again()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import zip_longest
 from math import inf
 from typing import Any, Final, TypeGuard, get_args
@@ -28,9 +29,11 @@ from foretool.server.transports.tasks import Precedence, Tasks, in_slices
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.episodes import GAP_S
-from foretool.storage.records import Call, Discovery, Era, Exposure, ListReason, Person, SessionRecord
+from foretool.storage.records import Call, Discovery, Era, Exposure, ListReason, Person, SessionRecord, ToolId
 
 _LISTS: Final = get_args(ListReason)
+_RECENT: Final = 50
+"""Sessions among which the last list of a client is looked for."""
 _MOST_NAME: Final = 100
 """Characters of a client's name or version that are kept."""
 _KEY_BYTES: Final = 16
@@ -154,7 +157,7 @@ class ClientRegistry:
         others = [one for each in self._clients for one in each.lists() if each.tools.profile(one).key == listed]
         if not others and not client.is_program:
             self._lists.begin_session(listed)
-        session.list.kept = self._recorder.last_list_of(record)
+        session.list.find_kept = partial(self._find_kept, record)
         self._recorder.begin_session(record, client.person)
         self._upstreams.wake_unlisted(era, client.profile)
         return session
@@ -186,13 +189,23 @@ class ClientRegistry:
             if _is_list(event) and _is_list(follows):
                 continue  # nothing was done with it, and reading a long list takes a tenth of a second
             if _is_list(event):
-                beside = (each for each in given if each.reason == "named" and each.at == event.at)
-                client.tools.recall(session.list, event, [tool for each in beside for tool in each.tools])
+                client.tools.recall(session.list, event, _named_beside(event, given))
             else:
                 session.recall(event)
         session.recall_misses(misses)
         if lists:
             chat.missed.update((lists[-1].id, tool) for tool in self._recorder.missed_with(lists[-1]))
+
+    def _find_kept(self, record: SessionRecord) -> frozenset[ToolId]:
+        """Return what the last list had or named that another session of this client and profile was given, as far as
+        one of the latest sessions was given one."""
+        for other in self._recorder.recent_sessions(_RECENT):
+            if (other.client, other.profile) != (record.client, record.profile) or other.key == record.key:
+                continue
+            given = self._recorder.exposures(other.key)
+            if last := next((each for each in reversed(given) if _is_list(each)), None):
+                return frozenset((*last.tools, *_named_beside(last, given)))
+        return frozenset()
 
     def resume_session(self, client: Client, memo: SessionMemo) -> Session:
         """Go on with a session that another replica has begun, and recorded."""
@@ -283,6 +296,11 @@ class ClientRegistry:
         elif len({each.principal for each in readers} | {each.principal for each in upstream.lines.parties()}) > 1:
             return []  # it may tell of the work of somebody who has left
         return [client for client in readers if client.era == "legacy" and client.wants_log(level)]
+
+
+def _named_beside(given: Exposure, all_given: Sequence[Exposure]) -> list[ToolId]:
+    """Return what a list named besides the tools that it had."""
+    return [tool for each in all_given if each.reason == "named" and each.at == given.at for tool in each.tools]
 
 
 def _is_list(event: object) -> TypeGuard[Exposure]:

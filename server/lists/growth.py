@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -55,15 +56,20 @@ class SessionList:
         """How many of them the list had that is on record."""
         self.found: set[ToolId] = set()
         """Those of them that a discovery had to find: the list lacked them before."""
-        self.kept: frozenset[ToolId] = frozenset()
-        """What the last list of a client of this name and profile had or named."""
+        self.find_kept: Callable[[], frozenset[ToolId]] = frozenset
+        """Returns what the last list of a client of this name and profile had or named."""
         self._lacked: dict[ToolId, View] = {}
         """By tool that grew, the list that lacked it."""
 
     def keeps(self, tool: ToolId) -> bool:
         """Return whether a client that has fetched no list yet knows a tool from the last list of its kind: VS Code
         shows that to the model, and starts a server only for a call."""
-        return self.view is None and tool in self.kept
+        return self.view is None and tool in self._kept
+
+    @cached_property
+    def _kept(self) -> frozenset[ToolId]:
+        """Read only if a call comes before a list, which is rare."""
+        return self.find_kept()
 
     def lists(self, tool: ToolId) -> bool:
         return self.view is not None and (tool in self.view.shown or tool in self.grown)

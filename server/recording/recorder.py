@@ -52,8 +52,6 @@ _MOST_BEHIND: Final = 2_000
 _JUDGED: Final = 1000
 """How many of the latest calls say whether a tool works at all."""
 
-_RECENT: Final = 50
-"""Sessions among which the last list of a client is looked for."""
 _UNKNOWN: Final[tuple[Person, SessionRecord | None]] = (Person("", ""), None)
 _MOST_PEOPLE: Final = 20_000
 """Sessions of which it is kept whose they are; far more than may be open at once."""
@@ -489,17 +487,9 @@ class Recorder:
     def exposures(self, session: str) -> list[Exposure]:
         return self._asked(partial(self._store.sessions.exposures, session), [])
 
-    def last_list_of(self, session: SessionRecord) -> frozenset[ToolId]:
-        """Return what the last list had or named that a client of this name and profile was given, as far as one of the
-        latest sessions was given one."""
-        recent: list[SessionRecord] = self._asked(partial(self._store.sessions.recent, _RECENT), [])
-        for each in recent:
-            if (each.client, each.profile) == (session.client, session.profile) and each.key != session.key:
-                given = self.exposures(each.key)
-                if times := [one.at for one in given if one.reason in ("list", "growth", "epoch")]:
-                    last = [one for one in given if one.at == times[-1] and one.reason not in ("hint", "prompt")]
-                    return frozenset(tool for one in last for tool in one.tools)
-        return frozenset()
+    def recent_sessions(self, most: int) -> list[SessionRecord]:
+        """Return the latest sessions, the latest first."""
+        return self._asked(partial(self._store.sessions.recent, most), [])
 
     def latest_prompt(self, since: float, until: float) -> Prompt | None:
         """Return the latest prompt of this time, None if there is none."""

@@ -168,6 +168,15 @@ def test_colours_are_for_terminals_that_want_them(path: Path, monkeypatch: pytes
     assert "\x1b" not in plain.getvalue()
 
 
+def terminal_of(width: int, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal of so many columns, which gets all that is printed."""
+    terminal = Terminal()
+    monkeypatch.setenv("COLUMNS", str(width))
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, terminal)
+    return terminal
+
+
 @pytest.mark.parametrize("width", range(43, 90, 3))
 @pytest.mark.parametrize(
     "say",
@@ -179,10 +188,7 @@ def test_colours_are_for_terminals_that_want_them(path: Path, monkeypatch: pytes
 def test_no_line_breaks_within_a_command_or_ends_with_a_blank(
     say: Callable[[str], object], width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terminal = Terminal()
-    monkeypatch.setenv("COLUMNS", str(width))
-    for stream in ("stdout", "stderr"):
-        monkeypatch.setattr(sys, stream, terminal)
+    terminal = terminal_of(width, monkeypatch)
     say("nothing changed; to do it: foretool init, by line: foretool init --diff 42; so: foretool search 'a b' --why")
     lines = _STYLE.sub("", terminal.getvalue()).splitlines()
     for command in ("foretool init,", "foretool init --diff 42", "foretool search 'a b' --why"):
@@ -196,10 +202,7 @@ def test_letters_of_two_columns_count_as_two(
     say: Callable[[str], object], width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The terminal broke such a line a second time, a word before its end."""
-    terminal = Terminal()
-    monkeypatch.setenv("COLUMNS", str(width))
-    for stream in ("stdout", "stderr"):
-        monkeypatch.setattr(sys, stream, terminal)
+    terminal = terminal_of(width, monkeypatch)
     text = "日本語サーバー: is the same server as 中文服务器, so each of its tools is there twice " * 3
     say(text)
     lines = _STYLE.sub("", terminal.getvalue()).splitlines()
