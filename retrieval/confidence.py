@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from foretool.retrieval.calibration import AS_SHIPPED, Recalibration, logit, sigmoid
 from foretool.retrieval.clauses import is_story
-from foretool.retrieval.ranking import CLEARLY, Evidence, Ranked, Ranking
+from foretool.retrieval.ranking import CLEARLY, LEARNED, Evidence, Ranked, Ranking
 from foretool.retrieval.words import terms
 from foretool.storage.records import Level
 
@@ -34,9 +34,6 @@ Parts that are added into one score are read as a share of the best score, which
 with every run move by tens."""
 _UNIT, LEAST_BEST = 5.0, 3.0
 """The unit of such a share, and the least best score that it is a share of."""
-LEARNED = ("tasks", "history", "new", "graph", "trained")
-"""Parts of a score that models add; the rest is words, meaning, names and usage."""
-_LEARNED = frozenset(LEARNED)
 HIGH, _MEDIUM = 0.90, 0.55
 """Where the first tool is right with the one probability, the level is high; medium where a needed tool is among the
 first `WITHIN` with the other."""
@@ -101,7 +98,7 @@ def chance_features(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:
             each.score - sum(each.parts.get(part, 0.0) for part in LEARNED),
             unit * each.parts.get("tasks", 0.0), each.parts.get("history", 0.0), unit * each.parts.get("new", 0.0), 1.0,
         )
-        if not _LEARNED.isdisjoint(each.parts)
+        if not LEARNED.isdisjoint(each.parts)
         else (log(rank), unit * (each.score - best), size, each.score, 0.0, 0.0, 0.0, 1.0)
         for rank, each in enumerate(ranked, 1)
     ]  # fmt: skip

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from foretool.retrieval.clauses import split_task
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.rankers.usage import habits
-from foretool.retrieval.ranking import Query, Ranked, Ranking, Reasons, split_needs
+from foretool.retrieval.ranking import LEARNED, Query, Ranked, Ranking, Reasons, split_needs
 from foretool.retrieval.scoring import FIRST, Kept, QueryScores
 from foretool.storage.records import ToolId, Usage
 
@@ -77,7 +77,7 @@ class Pipeline:
             for slot, score in order[:limit]
             if (tool := ids[slot]) is not None
         ]  # fmt: skip
-        is_learned = request.sum is not None and request.learned is not None and bool(request.learned.models)
+        is_learned = request.sum is not None and not LEARNED.isdisjoint(request.sum.parts)
         return Ranking(tuple(ranked), fitting, request.evidence(), is_learned, "\n".join(query.lines))
 
     def is_long(self, query: Query) -> bool:

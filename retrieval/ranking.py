@@ -34,6 +34,8 @@ _SHARED_PARTS: Final = frozenset(("www", "co", "ac", "gov"))
 _WEB_ADDRESS: Final = re.compile(
     r"(?:https?://(?:[^\s/?#@]*@)?|(?<![a-z0-9])www\.(?=[a-z0-9]))([a-z0-9.-]*)[!-~]*", re.IGNORECASE
 )
+LEARNED: Final = frozenset(("tasks", "history", "new", "graph", "trained"))
+"""Parts of a score that models add; the rest is words, meaning, names and usage."""
 USED: Final = "used before"
 IN_USE: Final = "server in use"
 """The reasons of usage: the tool was called before, and a tool of its server was called lately."""

@@ -99,7 +99,8 @@ class ReasonFinder:
         history = self._query.history
         if parts.get("tasks", 0.0) >= _TELLING:
             yield "like an earlier task"
-        if parts.get("history", 0.0) >= _TELLING:
+        # What a tool that was never called gets here, it gets for its text.
+        if parts.get("history", 0.0) >= _TELLING and tool in self._usage:
             yield f"usually follows {history[-1]}" if history else "often comes first"
         if (lift := self._raised.get(tool)) is not None:
             yield f"feeds {lift.edge.after}"

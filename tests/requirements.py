@@ -514,6 +514,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     # Learning
     "learn:episodes": Promise("docs/learning.md", "the log is cut into tasks; failures and repeats are no steps"),
     "learn:parts": Promise("docs/learning.md", "what was learned is a named part of each score, and says why"),
+    "learn:familiar": Promise(
+        "docs/learning.md", "before the first call, `dtdr` counts as far as the task is like a past one"
+    ),
     "learn:without": Promise("docs/learning.md", "without models every answer is what it was"),
     "learn:list": Promise("docs/learning.md", "lists follow what was learned, at the next epoch and within the budget"),
     "learn:names": Promise(

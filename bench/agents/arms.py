@@ -7,8 +7,8 @@
     told      the same, and its answer says that nothing has run yet, as those of foretool do
     foretool  the list of foretool as it is installed, its `instructions`, and its lists as they change
     hook      the same, and behind the user's words what the prompt hook prints for them
-    used      as foretool, but with the storage of a user who has worked on 200 other tasks over the same servers (a
-              script has written that log, `used.py`)
+    used      as foretool, but with the storage of a user who has worked on 200 tasks over the same servers, the first
+              ones again and again (a script has written that log, `used.py`), and with what foretool learns from them
     used_hook the same, with the hook
     step      what the library's `step()` gives for each decision (ITR): a prompt, tools of this step, `discover_tools`
 
@@ -249,7 +249,7 @@ class Foretool(Proxied):
             await asyncio.to_thread(ask_hook, hook_of(command, config), "List my files")
             shutil.copy(config.with_name("foretool.sqlite3"), kept)
         if is_used:
-            kept = await asyncio.to_thread(use, config, kept)
+            kept = await asyncio.to_thread(use, command, config, kept)
         with TemporaryDirectory(prefix="conversation-", dir=config.parent, ignore_cleanup_errors=True) as folder:
             own = shared_config(config, Path(folder))
             shutil.copy(kept, own.with_name("foretool.sqlite3"))
@@ -278,13 +278,14 @@ def ask_hook(hook: Sequence[str], prompt: str) -> str:
     return done.stdout.strip()
 
 
-def use(config: Path, first: Path) -> Path:
-    """The storage after `USED` tasks, made from that of the first day where there is none yet."""
+def use(command: Sequence[str], config: Path, first: Path) -> Path:
+    """The storage after `USED` tasks and a run of learning, made from that of the first day where there is none yet."""
     kept = config.with_name("used.sqlite3")
     if not kept.exists():
         own = config.with_name("foretool.sqlite3")
         shutil.copy(first, own)
         work_through(config, USED, time.time())
+        subprocess.run([*command, "learn", "--config", str(config)], check=True, capture_output=True)
         shutil.copy(own, kept)
     return kept
 

@@ -34,7 +34,7 @@ from msgspec import Struct
 from bench import processes
 from bench.agents.arms import ARMS, Arm, Servers
 from bench.agents.decisions import Decision, Turn
-from bench.agents.drivers import Driver, add_model, open_driver
+from bench.agents.drivers import Driver, add_model, open_driver, seed_of
 from bench.agents.results import Results, read_outcomes
 from bench.agents.tasks import SEED, Task
 from bench.agents.work import SEARCHES, TURNS, converse, is_unknown, open_arm
@@ -173,7 +173,7 @@ class Bench:
 
     async def run(self, name: str, arm: Arm, task: Conversation, repeat: int) -> Outcome:
         """Hold one conversation in one arm and keep it."""
-        self._driver.seed = repeat
+        self._driver.seed = seed_of(task.name, repeat)
         self.begin(task)
         started, first, is_right = time.perf_counter(), "", True
         said: list[Turn] = []

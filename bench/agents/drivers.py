@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
+from zlib import crc32
 
 from msgspec.structs import replace
 
@@ -32,7 +33,7 @@ class Driver(Protocol):
 
     name: str
     seed: int
-    """Of what is drawn at a temperature over 0."""
+    """Of what the first decision draws at a temperature over 0 (`seed_of`); each later one has a seed of its own."""
 
     def decide(
         self, instructions: str, tools: Sequence[Json], task: str, turns: Sequence[Turn] = (), *, is_brief: bool = False
@@ -64,7 +65,7 @@ class Gguf:
             "grammar": grammar(names, is_brief=is_brief),
             "most": BRIEF if is_brief else LONGEST,
             "temperature": self._temperature,
-            "seed": self.seed,
+            "seed": self.seed + len(turns),
         }
         assert self._process.stdin is not None and self._process.stdout is not None
         started = time.perf_counter()
@@ -107,7 +108,7 @@ class Endpoint:
             "temperature": self._temperature,
         }
         if self._temperature:
-            body["seed"] = self.seed
+            body["seed"] = self.seed + len(turns)
         started = time.perf_counter()
         said = self._post(body)
         message, usage = said["choices"][0]["message"], said.get("usage") or {}
@@ -136,6 +137,11 @@ class Endpoint:
         return said
 
 
+def seed_of(task: str, repeat: int) -> int:
+    """The seed of a task: with the same one for all tasks of a repeat, all would begin alike."""
+    return crc32(f"{repeat} {task}".encode()) >> 1
+
+
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Let the command line say which model decides."""
     parser.add_argument("--gguf", type=Path, metavar="FILE", help="an instruct model in ChatML")
@@ -144,7 +150,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kept", type=int, default=1, help="prompts that the model keeps read; default %(default)s")
     parser.add_argument("--model", default="", metavar="NAME", help=f"a model of the endpoint at {URL}")
     parser.add_argument(
-        "--temperature", type=float, default=0.0, help="a repeat has its number as seed; default %(default)s"
+        "--temperature", type=float, default=0.0, help="each task and repeat has a seed of its own; default %(default)s"
     )
 
 

@@ -48,7 +48,7 @@ from bench.agents.arms import (
 )  # fmt: skip
 from bench.agents.catalogue import read_catalogue, stand_in
 from bench.agents.decisions import Decision, Turn
-from bench.agents.drivers import Driver, add_model, open_driver
+from bench.agents.drivers import Driver, add_model, open_driver, seed_of
 from bench.agents.later_tasks import LATER
 from bench.agents.peers import LOOKS, PEERS, start_peer
 from bench.agents.results import Results, read_outcomes
@@ -165,7 +165,7 @@ class Bench:
     async def run(self, size: int, arm_name: str, arm: Arm, task: Task, repeat: int) -> Outcome:
         """Run one task in one arm and keep it."""
         self._world.reset()
-        self._driver.seed = repeat
+        self._driver.seed = seed_of(task.name, repeat)
         before, started = self._world.state(), time.perf_counter()
         first = await arm.tools()
         text = await arm.prompt(task.text.format_map(self._world.words()))

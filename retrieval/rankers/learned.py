@@ -23,7 +23,7 @@ from foretool.storage.records import ToolId
 if TYPE_CHECKING:
     from foretool.retrieval.graph import Graph
 
-WEIGHTS: Final[Mapping[str, float]] = {"history": 0.6}
+WEIGHTS: Final[Mapping[str, float]] = {"history": 0.8}
 """What a standard deviation of each part counts; an encoder's counts 0.65 to 0.7, the words' 0.35."""
 _LEAST_NEW, _MOST_NEW = 0.25, 0.5
 """Which share of the first places goes to contenders that no model has seen (`docs/benchmarks.md`)."""
@@ -71,6 +71,11 @@ class LearnedModel(Protocol):
         """Score every slot, 0 for what is not known; (slots,). `vector` (dimension,) is the query's, None without words
         or encoder."""
         return np.zeros(self.size, np.float32)
+
+    def familiarity(self, vector: Floats | None, lines: Sequence[str]) -> float:
+        """Return how like a past task these lines are, 0 to 1: so much counts what the model says of them. 1 without
+        lines; `vector` as for `score`."""
+        return 1.0
 
     def after(
         self, history: Sequence[ToolId], vector: Floats | None = None, lines: Sequence[str] = ()
@@ -130,12 +135,15 @@ class LearnedModels:
         for kind, model in self.models.items():
             if not model.adds_scores:
                 continue
-            scores = np.asarray(model.score(query, self._vector(kind, reading)), np.float32)
+            vector = self._vector(kind, reading)
+            if not (counts := model.familiarity(vector, query.lines)):
+                continue
+            scores = np.asarray(model.score(query, vector), np.float32)
             if scores.any():
                 part = METHODS[kind].part
                 if not model.in_deviations:
                     cut = np.clip(z_scores(scores, self.live), -CLIP, CLIP)
-                    scores = np.float32(WEIGHTS.get(part, 1.0)) * cut
+                    scores = np.float32(counts * WEIGHTS.get(part, 1.0)) * cut
                 found[part] = scores
         return found
 
@@ -156,8 +164,13 @@ class LearnedModels:
     ) -> tuple[Floats, float] | None:
         """Return the next calls that the first model with such a prediction expects, as `LearnedModel.after` gives
         them; None without one."""
-        answers = (model.after(history, self._vector(kind, reading), lines) for kind, model in self.models.items())
-        return next((each for each in answers if each is not None), None)
+        for kind, model in self.models.items():
+            vector = self._vector(kind, reading)
+            if (found := model.after(history, vector, lines)) is not None:
+                chances, end = found
+                # Before the first call nothing but its words tells what a task takes.
+                return found if history else (chances * np.float32(model.familiarity(vector, lines)), end)
+        return None
 
     def needs_tool(self, reading: Reading | None, text: str = "") -> float | None:
         """Return the probability that a task needs a tool at all, by the first model that predicts it; else None."""

@@ -401,3 +401,20 @@ def test_a_served_model_does_not_import_masked_arrays(tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code, str(tmp_path / "model")], capture_output=True, text=True)
     assert (ran.stdout, ran.stderr) == ("False\n", "")
+
+
+@requirement("learn:familiar")
+def test_how_like_a_past_task_a_task_is() -> None:
+    found = served(model())
+
+    def familiar(*vector: float) -> float:
+        return round(found.familiarity(np.asarray(vector, np.float32), ("a task",)), 3)
+
+    # The past tasks are (1, 0) and (0, 1).
+    assert familiar(1, 0) == 1.0
+    assert familiar(0.7071, 0.7071) == round((0.7071 - dtdr.FOREIGN) / (dtdr.KNOWN - dtdr.FOREIGN), 3)
+    assert familiar(0.5, -0.866) == round((0.5 - dtdr.FOREIGN) / (dtdr.KNOWN - dtdr.FOREIGN), 3)
+    assert familiar(-0.6, -0.8) == 0.0
+    # Without words nothing can be compared: the calls alone count; nor is a task like any where nobody recorded words.
+    assert found.familiarity(None, ()) == 1.0
+    assert served(model(tasks=np.zeros((2, 2), np.float32))).familiarity(np.ones(2, np.float32), ("a task",)) == 0.0

@@ -17,7 +17,7 @@ from foretool.retrieval.encoders.slow import Ahead  # noqa: E402
 from foretool.retrieval.pipeline import Pipeline  # noqa: E402
 from foretool.retrieval.rankers.learned import CLIP, WEIGHTS, Factors, LearnedModels  # noqa: E402
 from foretool.retrieval.ranking import Query  # noqa: E402
-from foretool.storage.records import ToolId  # noqa: E402
+from foretool.storage.records import ToolId, Usage  # noqa: E402
 from tests.retrieval.rankers.test_dense import ALIKE, meant  # noqa: E402
 
 COUNTS = {
@@ -121,13 +121,38 @@ def test_a_text_that_an_encoder_could_not_read_is_read_again_when_it_is_looked_f
 def test_history_decides_between_tools_that_words_cannot_tell_apart_and_says_why() -> None:
     query = Query(("a page of the web",), history=(ToolId("web__search"),))
     before = Pipeline(Corpus(catalog())).rank(query)
-    after = alone().rank(query)
+    after = alone().rank(query, {ToolId("web__fetch"): Usage(ToolId("web__fetch"), 9, 0, 0.0)})
     assert after.ranked[0].tool == "web__fetch"
     assert after.ranked[0].parts["history"] > 0.5
     assert "usually follows web__search" in after.ranked[0].reasons
+    never_called = alone().rank(query).ranked[0]
+    assert (never_called.tool, "usually follows web__search" in never_called.reasons) == ("web__fetch", False)
     assert "history" not in before.ranked[0].parts
     for each in after.ranked:
         assert sum(each.parts.values()) == pytest.approx(each.score, abs=1e-4)
+
+
+@requirement("learn:familiar")
+@pytest.mark.parametrize("familiar", [0.0, 0.5, 1.0])
+def test_what_a_model_says_counts_as_far_as_the_task_is_like_a_past_one(familiar: float) -> None:
+    class Knowing(Counted):
+        def familiarity(self, vector: object, lines: object) -> float:
+            return familiar
+
+    def pipeline(model: Counted) -> Pipeline:
+        return Pipeline(Corpus(catalog()), None, LearnedModels({"dtdr": model}))
+
+    query = Query(("a page of the web",))
+    known, whole = pipeline(Knowing(COUNTS)), pipeline(Counted(COUNTS))
+    parts, all_parts = known.parts(query), whole.parts(query)
+    assert known.rank(query).is_learned == bool(familiar)
+    np.testing.assert_allclose(
+        parts.get("history", 0 * all_parts["history"]), familiar * all_parts["history"], atol=1e-6
+    )
+    # Before the first call it is predicted by the words alone, after it by the calls.
+    assert known.after((), query.lines)[0].get(ToolId("web__search"), 0.0) == pytest.approx(0.75 * familiar)
+    begun = (ToolId("web__search"),)
+    assert known.after(begun, query.lines) == whole.after(begun, query.lines)
 
 
 @requirement("learn:parts")

@@ -13,6 +13,7 @@ from foretool.server.catalog import models
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.models import OpenedModels, open_models, read_models
 from foretool.storage.opening import open_store
+from foretool.storage.records import Call, ToolId
 
 np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
@@ -43,6 +44,7 @@ def calc() -> FakeUpstream:
 async def test_a_running_proxy_takes_up_a_model_after_its_first_list() -> None:
     async with proxy_over(calc(), policy="frozen") as stage:
         search = stage.app.search
+        stage.store.calls.record([Call("s", 1.0, ToolId("calc__add"), "calc", "direct", True, "ok", 1.0, True, "")], [])
         stage.store.artifacts.add("dtdr", MODEL, {}, promote=True)
         stage.store.artifacts.bump_version()
         models_of = stage.app.known.models
