@@ -98,7 +98,7 @@ class Admission:
         text = f"{tool.id} was not run: {refused.reason}"
         if not refused.change:
             return replace(self.give_up(call, tool, text), is_unknown=refused.hides)
-        return refuse(call, tool.id, tool.upstream, "denied", refused.change, text, self._recorder, refused.hides)
+        return refuse(call, tool.id, tool.upstream, refused.cause, refused.change, text, self._recorder, refused.hides)
 
 
 class Confirmation:

@@ -22,6 +22,7 @@ from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.jsonrpc import Message, Raw, RpcError
 from foretool.server.transports.upstream.base import LAST_LINE
+from foretool.server.trust.policy import NOT_IN_USE
 from foretool.server.trust.questions import QuestionRefused, prepare_log, prepare_questions, prepare_sign_in
 from foretool.server.trust.text import clean_params
 from foretool.server.upstreams.connection import Lost, Reply, Request, ignore_reply
@@ -124,6 +125,8 @@ class Forwarder:
         bearer = upstream.bearer
         if bearer is not None and bearer.asks_for_sign_in(lost.reason):
             return sign_in_text(upstream.name, bearer.problem)
+        if upstream.name not in self._config.now.servers:
+            return _ended_text(upstream.name, lost, what, only_reads=only_reads)
         # A secret is taken out before the cut, which could leave half of it.
         why, mark, line = self._config.redact(lost.reason).partition(LAST_LINE)
         short = msgspec.structs.replace(lost, reason=f"{why}{mark}{cut_at_word(line, _LONGEST_LINE)}")
@@ -198,6 +201,13 @@ def lost_text(
     if lost.is_unread:
         return f"the answer of server {upstream!r} to {what} was not read: {lost.reason}{coded}; {way_out}"
     return f"server {upstream!r} did not answer {what}: {lost.reason}{coded}; {way_out}"
+
+
+def _ended_text(upstream: str, lost: Lost, what: str, *, only_reads: bool) -> str:
+    """Say that a server was taken out of use while a request was under way."""
+    sent = "it had been sent" if lost.sent else "it had not been sent"
+    doubt = ", so it may have been carried out" if lost.sent and not only_reads else ""
+    return f"server {upstream!r} did not answer {what}: it {NOT_IN_USE}; {sent}{doubt}"
 
 
 def sign_in_text(upstream: str, problem: str) -> str:

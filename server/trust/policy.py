@@ -35,6 +35,8 @@ definition is read."""
 
 FOR_ITS_PAGE: Final = "its server offers it to its own page alone, not to models"
 """Why no model gets a tool (MCP Apps)."""
+NOT_IN_USE: Final = "was removed from the config or disabled"
+"""Why a server that is being ended answers nothing more."""
 _MOST_REACHES: Final = 2000
 """Profiles whose verdicts are kept; where people see different tools, each of them has their own."""
 MOST_KEPT: Final = 20_000
@@ -96,6 +98,8 @@ class Refuse(Struct, frozen=True):
     """The change of the config that would let it through; "" if the caller itself can do better."""
     hides: bool = False
     """The tool does not exist for this client, so the call is answered like that of an unknown name."""
+    cause: Literal["denied", "gone"] = "denied"
+    """Of the miss: a rule refuses the call, or the server of the tool is not in use any more."""
 
 
 Decision = Run | Confirm | Refuse
@@ -221,9 +225,9 @@ class Reach:
     def _decide(self, tool: Tool, asked: Asked) -> Decision:
         verdict = self.verdict(tool)
         if tool.upstream not in self._servers:
-            return Refuse(
-                verdict, f"server {tool.upstream!r} was removed from the config", "add its server again", hides=True
-            )
+            # For as long as it is being ended, the catalog still has its tools.
+            reason = f"server {tool.upstream!r} {NOT_IN_USE}"
+            return Refuse(verdict, reason, "add its server again, or enable it", hides=True, cause="gone")
         if not self.admits(tool.upstream):
             profile = self.profile.name
             change = f"add {tool.upstream!r} to the servers of profile {profile!r}"

@@ -99,6 +99,32 @@ async def test_a_server_that_is_removed_and_added_again_works() -> None:
         assert said(await stage.client.call_tool("calc__add", {})) == "add"
 
 
+async def test_a_call_of_a_server_that_goes_says_so_and_whether_it_was_sent() -> None:
+    goes, stays = FakeUpstream("goes", ["a"]), FakeUpstream("stays", ["b"])
+    goes.hold("a")
+    async with proxy_over(goes, stays) as stage:
+        await stage.client.initialize()
+        call = stage.client.post("tools/call", {"name": "goes__a"})
+        await goes.called("a")
+        await reload(stage, stays)
+        answer = said(await stage.client.result(call))
+    assert answer == (
+        "server 'goes' did not answer 'goes__a': it was removed from the config or disabled;"
+        " it had been sent, so it may have been carried out"
+    )
+
+
+async def test_a_call_while_its_server_is_being_ended_is_a_miss_of_a_server_that_is_gone() -> None:
+    goes, stays = FakeUpstream("goes", ["a"]), FakeUpstream("stays", ["b"])
+    async with proxy_over(goes, stays) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        stage.app.live.now = config_of(stays)
+        refused = await stage.client.call_tool("call_tool_write", {"name": "goes__a", "arguments": {}})
+        assert said(refused) == "goes__a was not run: server 'goes' was removed from the config or disabled"
+        assert [(miss.tool, miss.cause) for miss in stage.misses()] == [("goes__a", "gone")]
+
+
 @requirement("reload:broken")
 async def test_a_file_that_is_broken_leaves_the_config_before_it_in_force(tmp_path: Path) -> None:
     upstream = FakeUpstream("calc", ["add"], entry={"cwd": "/"})
