@@ -99,6 +99,8 @@ def _with_sdk(server: Server, text: str) -> str:
             f"give it a Python of its own, because others may need the version that is there: python3 -m venv FOLDER,"
             f" then FOLDER/bin/pip install its package and {shlex.quote(version)}, and FOLDER/bin/python as its command"
         )
+    if not Path(python).name.startswith("python"):
+        return ""  # a shell, or a script that starts the server: uvx knows no such program
     package = _package_of(python, program)
     said = f'"{program}"' if package in ("", program) else f'"--from", "{package}", "{program}"'
     return (

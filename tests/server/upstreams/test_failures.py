@@ -153,6 +153,12 @@ FASTMCP = (
         ("docker", ["run", "sqlite"], SDK_1, "use another version of its image, or tell its author"),
         ("~/uv/tools/sql/bin/sqlite", [], SDK_1, "uv tool install sql --with 'mcp<2'"),
         ("~/pipx/venvs/sql/bin/sqlite", [], SDK_1, "pipx inject --force sql 'mcp<2'"),
+        (
+            "sh",
+            ["-c", "exec sqlite"],
+            SDK_1,
+            "start it in a Python of its own with mcp<2 (or mcp>=2 where it is newer than that)",
+        ),
     ],
 )
 def test_a_server_for_another_sdk_gets_the_advice_that_fits_how_it_is_started(
