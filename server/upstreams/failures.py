@@ -152,6 +152,9 @@ def _remote_cause(server: Server, error: str) -> Cause:
     if address:
         return Cause(Code.ADDRESS_WRONG, what, f"set its url to {address}")
     if code is not None:
+        what, _, said = error.partition("; put ")
+        if said:
+            return Cause(code, what, f"put {said}")
         do = "check its url" if code is Code.ADDRESS_WRONG else "check its headers, or make a new token"
         return Cause(code, error, do)
     if _CERTIFICATE.search(error):

@@ -42,7 +42,7 @@ def test_what_is_no_mcp_server_is_told(tmp_path: Path) -> None:
     [
         ("wants you to sign in: run `foretool login one` in a terminal", Code.SIGN_IN, "run `foretool login one`"),
         ("HTTP 401: it wants another Authorization; put a valid one into headers of this server in the config",
-         Code.CREDENTIAL_REFUSED, "check its headers"),
+         Code.CREDENTIAL_REFUSED, "put a valid one into headers of this server in the config"),
         ("HTTP 403: refused: its credentials in headers do not suffice", Code.CREDENTIAL_REFUSED, "check its headers"),
         ("HTTP 404: nothing is served there: check the path of url", Code.ADDRESS_WRONG, "check its url"),
         ("cannot be reached: connection refused", Code.NETWORK_DOWN, "check its url"),
@@ -51,4 +51,4 @@ def test_what_is_no_mcp_server_is_told(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_remote_server_says_what_to_do_by_its_status(error: str, code: Code, do: str, tmp_path: Path) -> None:
     found = told(tmp_path, replace(FAILED, error=error), url="https://example.com/mcp")
-    assert found.code is code and found.do.startswith(do)
+    assert found.code is code and found.do.startswith(do) and do not in found.what
