@@ -20,8 +20,9 @@ from foretool.server.methods.forwarder import Forwarder
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
+from foretool.server.trust.approvals import review_command
 from foretool.server.trust.gatekeeper import Gatekeeper
-from foretool.server.trust.policy import TrustPolicy
+from foretool.server.trust.policy import Reach, TrustPolicy
 from foretool.server.upstreams.connection import Lost
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
@@ -207,7 +208,15 @@ class ToolLookup:
             return f"Unknown tool: {say_shared(name, same)}; call one of them by its whole name", same
         candidates = close_names(name, self._catalog, reach)
         meant = f"; did you mean {', '.join(candidates)}?" if candidates else ";"
-        return f"Unknown tool: {name}{meant} {finder_of(exchange)} finds tools by task", candidates
+        text = f"Unknown tool: {name}{meant} {finder_of(exchange)} finds tools by task"
+        return text + self._say_waiting(name, reach), candidates
+
+    def _say_waiting(self, name: str, reach: Reach) -> str:
+        """Say that tools of the server of an unknown name wait for the user: it may have renamed this one."""
+        owner, _ = self._catalog.meanings.split(name) or ("", "")
+        if not reach.admits(owner) or self._gatekeeper.is_per_user(owner) or owner not in self._gatekeeper.lacking():
+            return ""
+        return f"; new tools of server {owner!r} wait for the user's approval: {review_command(owner)}"
 
 
 def _write_call(tool: Tool, bridge: str, arguments: Raw, *, is_long: bool) -> str:

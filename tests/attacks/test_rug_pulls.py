@@ -219,6 +219,9 @@ async def test_a_tool_under_a_new_name_is_new() -> None:
     async with trusted(upstream) as stage:
         await change(upstream, {**FORECAST, "name": "forecast2"}, RISKY)
         assert {"weather__forecast", "weather__forecast2"}.isdisjoint(await listed(stage.client))
+        assert "tools of server 'weather' wait for the user's approval: foretool review weather" in await refusal(
+            stage.client, "weather__forecast"
+        )
 
 
 @requirement("trust:pin:flapping")
