@@ -239,15 +239,7 @@ class Foretool(Proxied):
     ) -> AsyncIterator[Foretool]:
         """Serve on a config whose servers are known. Each conversation begins with the storage of the first day, or
         with that after `USED` tasks, and has a shared proxy of its own, which the hook asks as well."""
-        kept = config.with_name("first_day.sqlite3")
-        if not kept.exists():
-            async with StdioClient.serve(command, unrecorded(config)) as client:
-                await client.initialize()
-                await client.tools()
-                await wait_until_ready(client, has_encoder(config))
-            # A hook that was never used would rank its first prompt by words alone.
-            await asyncio.to_thread(ask_hook, hook_of(command, config), "List my files")
-            shutil.copy(config.with_name("foretool.sqlite3"), kept)
+        kept = await keep_first_day(command, config)
         if is_used:
             kept = await asyncio.to_thread(use, command, config, kept)
         with TemporaryDirectory(prefix="conversation-", dir=config.parent, ignore_cleanup_errors=True) as folder:
@@ -276,6 +268,20 @@ def ask_hook(hook: Sequence[str], prompt: str) -> str:
     environ = {**os.environ, "FORETOOL_HINT_MS": str(HINT_MS)}
     done = subprocess.run(hook, input=json.dumps(event), capture_output=True, text=True, check=True, env=environ)
     return done.stdout.strip()
+
+
+async def keep_first_day(command: Sequence[str], config: Path) -> Path:
+    """The storage of the first day, whose servers are known and embedded; made where there is none yet."""
+    kept = config.with_name("first_day.sqlite3")
+    if not kept.exists():
+        async with StdioClient.serve(command, unrecorded(config)) as client:
+            await client.initialize()
+            await client.tools()
+            await wait_until_ready(client, has_encoder(config))
+        # A hook that was never used would rank its first prompt by words alone.
+        await asyncio.to_thread(ask_hook, hook_of(command, config), "List my files")
+        shutil.copy(config.with_name("foretool.sqlite3"), kept)
+    return kept
 
 
 def use(command: Sequence[str], config: Path, first: Path) -> Path:

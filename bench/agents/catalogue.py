@@ -67,3 +67,12 @@ def stand_in(folder: Path, name: str, tools: Sequence[Json]) -> dict[str, Any]:
         "command": sys.executable,
         "args": ["-S", "-E", processes.ECHO, "--name", name, "--tools", str(path), "--failure", FAILURE],
     }
+
+
+def write_config(
+    folder: Path, entries: Mapping[str, Json], catalogue: Mapping[str, Sequence[Json]], **settings: Any
+) -> Path:
+    """Write a config into a folder, which is made, with these servers and a stand-in for each other one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    others = {name: stand_in(folder, name, tools) for name, tools in catalogue.items() if name not in entries}
+    return processes.write_config(folder, {**entries, **others}, **settings)

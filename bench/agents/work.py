@@ -46,7 +46,7 @@ from bench.agents.arms import (
     named_tools,
     needed_tools,
 )  # fmt: skip
-from bench.agents.catalogue import read_catalogue, stand_in
+from bench.agents.catalogue import read_catalogue, write_config
 from bench.agents.decisions import Decision, Turn
 from bench.agents.drivers import Driver, add_model, open_driver, seed_of
 from bench.agents.later_tasks import LATER
@@ -244,10 +244,8 @@ async def run_all(arguments: argparse.Namespace, driver: Driver, sizes: Sequence
         ]
         for size in sizes:
             catalogue = read_catalogue(arguments.catalogs, size, arguments.longest)
-            folder = results / f"config-{size}"
-            folder.mkdir(exist_ok=True)
-            others = {name: stand_in(folder, name, tools) for name, tools in catalogue.items() if name not in entries}
-            config = processes.write_config(folder, {**entries, **others}, **json.loads(arguments.settings))
+            settings = json.loads(arguments.settings)
+            config = write_config(results / f"config-{size}", entries, catalogue, **settings)
             async with Servers.start(entries, catalogue) as servers:
                 for arm_name, repeat, task in in_order(arms, arguments.repeats, tasks, paired=arguments.paired):
                     if bench.is_done(size, arm_name, task, repeat):
