@@ -130,10 +130,13 @@ def longest_whole(*, by_words: bool) -> int:
 
 
 def parts(need: str, *, by_words: bool) -> list[str]:
-    """Return the clauses of a long need, or the steps of a short one; [] where it is searched as one text. A need in
-    another language is split where its English is, and its parts are in English."""
+    """Return the clauses of a long need, or its steps where these are more; [] where it is searched as one text. A
+    need in another language is split where its English is, and its parts are in English."""
     need = in_english(need)
-    return clauses(need, longest_whole(by_words=by_words)) or steps(need)
+    told = clauses(need, longest_whole(by_words=by_words))
+    # A short clause names no need of its own, a short step does: "and tell me the time in Tokyo".
+    found = [] if is_story(need) else steps(need)
+    return found if len(found) > len(told) else told
 
 
 def split_task(needs: Sequence[str], *, by_words: bool = False) -> list[str]:

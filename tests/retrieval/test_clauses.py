@@ -92,6 +92,14 @@ def test_each_step_of_a_short_task_brings_its_tool() -> None:
     assert "maths__calculate" in [each.tool for each in found[:3]]
 
 
+def test_a_short_step_of_a_longer_task_is_not_lost_among_its_clauses() -> None:
+    task = (
+        "Find the last 3 commits in /srv/shop, then write them into the notes of today, and tell me the time in Tokyo"
+    )
+    found = ["Find the last 3 commits in /srv/shop", "write them into the notes of today", "tell me the time in Tokyo"]
+    assert split_task([task]) == [task, *found]
+
+
 def test_a_story_is_longer_than_a_list_of_wishes() -> None:
     assert not is_story("word " * STORY)
     assert is_story(f"{'word ' * STORY}\nword")
