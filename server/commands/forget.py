@@ -105,8 +105,8 @@ def command(
     if compact:
         return _only_compact(config.storage, as_json=as_json)
     selection = Selection(
-        _read_time(since) or 0.0,
-        _read_time(before),
+        _read_time("--since", since) or 0.0,
+        _read_time("--before", before),
         server,
         session,
         find_principal(config, person),
@@ -184,14 +184,19 @@ def _find_unknown(config: Config, selection: Selection, person: str) -> list[str
     return [repr(each) for each in (server, selection.session, person, selection.tool) if each]
 
 
-def _read_time(text: str | None) -> float | None:
+def _read_time(option: str, text: str | None) -> float | None:
     """Read how long ago something was, or a date. Returns seconds since 1970."""
     if text is None:
         return None
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
+        pass
+    try:
         return time.time() - read_duration(text)
+    except click.BadParameter:
+        expected = f"expected a time like 7d, 12h or 30min, or a date like 2026-01-31, found {text!r}."
+        raise click.BadParameter(expected, param_hint=f"'{option}'") from None
 
 
 def _forget(config: Config, store: Store, selection: Selection) -> Outcome:

@@ -126,7 +126,10 @@ def test_conditions_narrow_what_is_meant(options: list[str], left: list[str], co
         (["--all", "--text", "x"], "--all deletes everything"),
         (["--text", ""], "found an empty text"),
         (["--text", " "], "found an empty text"),
-        (["--since", "soon"], "expected a time like 7d"),
+        (
+            ["--since", "soon"],
+            "--since': expected a time like 7d, 12h or 30min, or a date like 2026-01-31, found 'soon'",
+        ),
         (["--text", "falcon"], "add --yes, or --dry-run"),
         (["--text", "falcon", "--json"], "add --yes, or --dry-run"),
     ],
