@@ -345,7 +345,8 @@ def _secrets(files: Iterable[FoundFile], merged: Merged) -> Secrets:
 def _seen_by_more(files: Iterable[FoundFile], merged: Merged) -> dict[str, Origin]:
     """Return the new servers that a single client or project had and that more will see, and who had each."""
     clients = {file.file.client for file in files if file.file.registers and not file.problem}
-    return {name: at for name, at in merged.alone().items() if at.folder or clients - {at.client}}
+    alone = {name: at for name, at in merged.alone().items() if not merged.entries[name].get("disabled")}
+    return {name: at for name, at in alone.items() if at.folder or clients - {at.client}}
 
 
 def _show_found(files: Sequence[FoundFile], merged: Merged, own: Path, *, with_profiles: bool) -> None:

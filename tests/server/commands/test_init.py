@@ -575,6 +575,18 @@ def test_servers_of_one_name_are_no_question_but_a_line_that_says_what_is_kept(
     assert config["files"]["args"] == ["fs", "/srv"] and {"time", "time-cursor"} <= config.keys()
 
 
+def test_a_disabled_server_is_not_among_those_that_all_clients_will_see(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for client, name in ((".config/Claude/claude_desktop_config.json", "time"), (".cursor/mcp.json", "make")):
+        path = home / client
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"mcpServers": {name: {"command": name, "disabled": name == "make"}}}))
+    assert run(["init", "--no-start", "--no-hook", "--yes"]) == 0
+    shared = capsys.readouterr().out.partition("keeps them apart):")[2].partition("What changes")[0]
+    assert shared.split() == ["time", "from", "Claude", "Desktop"]
+
+
 @requirement("setup:conflicts", "setup:profiles")
 def test_who_had_a_server_alone_is_said_and_a_profile_keeps_it_there(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
