@@ -75,7 +75,7 @@ class Inventory(Struct, frozen=True):
     unlisted_servers: tuple[str, ...]
     """Servers whose tools are not known yet."""
     failing_servers: tuple[str, ...]
-    """Those of them that could not be used when they were last tried."""
+    """Those of them that could not be used when they were last tried, or whose entries cannot be used."""
     personal_servers: tuple[str, ...]
     """Servers with `per_user`: each person has a list of tools of their own there, which is not among `tools`."""
     instructions: dict[str, tuple[TextFinding, ...]]
@@ -184,9 +184,13 @@ def take_inventory(
         ),
         catalog_tools=len(tools),
         catalog_tokens=sum(catalog.tokens(tool.id) for tool in tools),
-        unlisted_servers=tuple(name for name in config.servers if name in unlisted and name not in personal),
-        failing_servers=tuple(
-            name for name in config.servers if name in unlisted and app.upstreams.failure(name) is not None
+        unlisted_servers=(
+            *(name for name in config.servers if name in unlisted and name not in personal),
+            *config.wrong,
+        ),
+        failing_servers=(
+            *(name for name in config.servers if name in unlisted and app.upstreams.failure(name) is not None),
+            *config.wrong,
         ),
         personal_servers=personal,
         instructions={

@@ -136,3 +136,12 @@ def test_before_the_first_run_it_says_what_is_not_known(tmp_path: Path, capsys: 
     assert run(["tools", "--config", str(write_config(tmp_path))]) == 0
     out = capsys.readouterr().out
     assert "No tools are known yet." in out and "not known yet: calc, sky" in out
+
+
+def test_a_server_whose_entry_cannot_be_used_is_said_to_lack_its_tools(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = {"command": "shop", "env": {"KEY": "${NEVER_SET_HERE}"}}
+    path = write_config(tmp_path, {"calc": {"command": "calc"}, "shop": broken})
+    assert run(["tools", "--server", "shop", "--config", str(path)]) == 0
+    assert "not known, because the servers do not work: shop; `foretool list` says why" in capsys.readouterr().out
