@@ -361,7 +361,9 @@ def show_diagnosis(diagnosis: Diagnosis, path: Path | None = None, *, is_whole: 
 
 def _say_summary(summary: TokenSummary, *, briefly: bool, is_whole: bool) -> str:
     servers = output.plural(summary.servers, "server")
-    if summary.well < summary.servers:
+    if not summary.well and summary.servers == 1:
+        servers = "The server does not work"
+    elif summary.well < summary.servers:
         servers = f"{summary.well or 'None'} of {servers} {'works' if summary.well < 2 else 'work'}"
     if not summary.tools and not is_whole:
         return f"{servers}."

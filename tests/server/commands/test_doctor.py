@@ -28,7 +28,7 @@ def test_the_way_out_stands_below_its_finding(tmp_path: Path, capsys: pytest.Cap
     assert run(["doctor", "--timeout", "0.5", "--config", str(path)]) == 1
     out = capsys.readouterr().out
     assert "\n  one: no answer to initialize within 0.5 s [FT302]\n    -> give it more time" in out
-    assert out.startswith("None of 1 server works: there are no tools")
+    assert out.startswith("The server does not work: there are no tools")
 
 
 def test_one_server_is_checked_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
