@@ -472,11 +472,12 @@ MissKind = Literal["tool", "search", "name"]
 called, or a name that no server has."""
 
 
-def kind_of_miss(noticed: Noticed, *, is_of_call: bool) -> MissKind:
+def kind_of_miss(noticed: Noticed, cause: Cause, *, is_of_call: bool) -> MissKind:
     """Return what was missed. `is_of_call`: whether a call revealed it."""
     if noticed in ("search", "nothing_found") and not is_of_call:
         return "search"
-    return "name" if noticed == "unknown_name" else "tool"
+    # A name that is denied is that of a tool whose server the profile leaves out.
+    return "name" if noticed == "unknown_name" and cause != "denied" else "tool"
 
 
 UNSERVED: Final = "add a server that has such a tool: probably none of yours does"
@@ -519,7 +520,7 @@ class Miss(Struct, frozen=True):
 
     @property
     def kind(self) -> MissKind:
-        return kind_of_miss(self.noticed, is_of_call=self.call > 0)
+        return kind_of_miss(self.noticed, self.cause, is_of_call=self.call > 0)
 
 
 class MissFilter(Struct, frozen=True):

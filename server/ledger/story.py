@@ -351,6 +351,6 @@ def _tell_need(miss: Miss) -> str:
         return f"searched{unseen}, and called no tool"
     if miss.kind == "name":
         return f"called {name_miss(miss)}, which no server has"
-    if miss.noticed in ("call", "bridge") and miss.recovered == "no":
+    if miss.noticed in ("call", "bridge", "unknown_name") and miss.recovered == "no":
         return f"needed {miss.tool}, and could not call it"
     return f"needed {miss.tool}, which it did not see"

@@ -329,7 +329,7 @@ class CallStore(Subject):
         found: dict[tuple[str, Cause, MissKind], MissCount] = {}
         for row in self._database.rows(_COUNT_MISSES.format(where), values):
             tool, cause, noticed, is_of_call, count, recovered, turns, tokens, last_at, last_id = row
-            kind = kind_of_miss(noticed, is_of_call=bool(is_of_call))
+            kind = kind_of_miss(noticed, cause, is_of_call=bool(is_of_call))
             # What a search was for is counted with the call of it, and not with the search before it.
             name = "" if kind == "search" else tool
             counted = MissCount(name, cause, count, recovered, turns, tokens, last_at, last_id, kind)

@@ -12,6 +12,7 @@ from foretool.server.commands.group import run
 from foretool.server.config.loader import load
 from foretool.server.ledger.story import A_MISS
 from foretool.storage.opening import open_store
+from foretool.storage.records import UNNAMED
 
 
 @pytest.fixture
@@ -96,6 +97,21 @@ def test_a_call_without_a_name_is_no_search(path: Path, capsys: pytest.CaptureFi
     assert run(["misses", "2", "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert out.startswith('2  the name ""') and 'called the name "", which no server has' in out
+
+
+def test_a_name_that_only_the_profile_lacks_is_counted_as_a_tool(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change = "add 'calc' to the servers of profile 'work'"
+    left_out = replace(MISS, tool="calc__add", noticed="unknown_name", cause="denied", change=change, recovered="no")
+    with open_store(path.parent / "foretool.sqlite3") as store:
+        store.calls.record([], [left_out, replace(left_out, tool="calc__ad", cause="unknown", change=UNNAMED)])
+    assert run(["misses", "--config", str(path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "3 misses: 2 of tools, 1 of a name that no server has." in out and "the profile excludes its server" in out
+    assert run(["misses", "2", "--config", str(path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "denied: the profile does not have its server" in out and "needed calc__add, and could not call it" in out
 
 
 def test_tools_stand_before_the_many_searches_that_led_to_no_call(
