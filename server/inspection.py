@@ -65,7 +65,10 @@ def inspect(
 ) -> Inspection:
     """Look at all tools and instructions, for at most `limit_s` a server. `listed`: what servers sent, where invisible
     characters are still in it; the catalog has removed them. `blocked`: hashes of definitions that no client gets."""
-    names = Names((tool.upstream, tool.name, _member(tool.definition, "description")) for tool in catalog.tools())
+    names = Names(
+        ((tool.upstream, tool.name, _member(tool.definition, "description")) for tool in catalog.tools()),
+        catalog.programs(),
+    )
     raw = {server: {_member(each, "name"): bytes(each) for each in sent} for server, sent in (listed or {}).items()}
     by_server: dict[str, dict[ToolId, tuple[TextFinding, ...]]] = {}
     for server in catalog.upstreams():

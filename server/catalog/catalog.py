@@ -8,7 +8,7 @@ that follow from the config and from names given earlier (`naming`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import is_
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from foretool.server.catalog.namespaces import Namespaces, lawful
 from foretool.server.catalog.naming import NameMeanings, Naming, keep_known
 from foretool.server.catalog.overrides import Overrides
 from foretool.server.catalog.snapshot import NO_TOOLS, ServerTools, Snapshot
-from foretool.server.config.servers import Server, matches
+from foretool.server.config.servers import Server, matches, program_of
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.lists import TOOLS
 from foretool.server.trust.text import clean
@@ -142,6 +142,10 @@ class Catalog:
     def upstreams(self) -> dict[str, int]:
         """Return the servers in config order, each with the number of its tools."""
         return self.now.counts
+
+    def programs(self) -> dict[str, Hashable]:
+        """Return what each server runs, which is the same for two accounts of one service."""
+        return {name: program_of(entry) for name, entry in self._entries.items()}
 
     def of(self, upstream: str) -> list[Tool]:
         return self.now.of(upstream)

@@ -229,6 +229,29 @@ def likeness(server: Server) -> str:
     return _digest(msgspec.json.encode((server.type, program, entry.args, entry.url)))
 
 
+_SUBCOMMANDS: Final = frozenset({"run", "exec", "dlx", "x", "tool"})
+"""What stands before the package or the script where a launcher starts one: `uv run`, `pnpm dlx`."""
+_FLAGS: Final = frozenset({"-y", "--yes", "-m", "-u", "-i", "-it", "--rm", "--init"})
+"""Options of launchers that take no value, or the package itself."""
+_LEADS_ON: Final = re.compile(r"://|\s")
+"""A value that may name another server: an address, or a command line."""
+
+
+def program_of(server: Server) -> tuple[str | None, ...]:
+    """Return what a server starts or reaches, equal for entries that differ in variables, headers and options alone, as
+    for two accounts. Options before the package count, and values that may name another server."""
+    words: list[str] = []
+    before, is_found = "", False
+    for word in server.args:
+        is_option = word.startswith("-")
+        is_value = before.startswith("-") and not is_option
+        if not is_found or not (is_option or is_value) or _LEADS_ON.search(word):
+            words.append(word)
+            is_found = is_found or not (is_option or word in _SUBCOMMANDS or (is_value and before not in _FLAGS))
+        before = word
+    return server.type, server.command, server.cwd, server.url, *words
+
+
 def _digest(data: bytes, digits: int = 16) -> str:
     from hashlib import sha256  # takes 3 ms to import, and a status command needs none
 

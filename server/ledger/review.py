@@ -14,6 +14,7 @@ from rich.text import Text
 
 from foretool.server.catalog.known_lists import find_known
 from foretool.server.config.loader import Config
+from foretool.server.config.servers import program_of
 from foretool.server.ledger.diffs import diff_definitions, diff_texts
 from foretool.server.local.opening import forget_answers
 from foretool.server.protocol import jsonrpc
@@ -101,11 +102,12 @@ def _read_change(store: Store, held: Definition, names: Names) -> DefinitionChan
 
 def _known_names(config: Config, store: Store) -> Names:
     known = store.catalog.load(list(find_known(store, config.servers.values()).items()))
-    return Names(
+    described = (
         (tool.upstream, tool.name, jsonrpc.member(jsonrpc.Raw(tool.definition), "description") or "")
         for _, tools in known
         for tool in tools
     )
+    return Names(described, {server.name: program_of(server) for server in config.servers.values()})
 
 
 def list_waiting(config: Config, store: Store) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Final
 
 _LIKE_LATIN: Final = {
@@ -48,26 +48,39 @@ def skeleton(name: str) -> str:
 
 
 class Names:
-    """The names and descriptions of all servers' tools, to find copies among them."""
+    """The names and descriptions of all servers' tools, to find copies among them.
 
-    def __init__(self, tools: Iterable[tuple[str, str, str]] = ()) -> None:
-        """`tools`: server, the tool's own name there, description."""
+    Servers that run one program, as for two accounts, count as one server.
+    """
+
+    def __init__(
+        self, tools: Iterable[tuple[str, str, str]] = (), programs: Mapping[str, Hashable] | None = None
+    ) -> None:
+        """`tools`: server, the tool's own name there, description. `programs`: what each server runs."""
+        self._programs = programs or {}
         self._by_skeleton: dict[str, list[tuple[str, str, frozenset[str]]]] = {}
         self._by_name: dict[str, set[str]] = {}
         """Servers by lower-case name."""
-        self._of: dict[str, set[str]] = {}
-        """Lower-case names by server."""
+        self._of: dict[Hashable, set[str]] = {}
+        """Lower-case names by program."""
         for server, name, description in tools:
-            self._of.setdefault(server, set()).add(name.lower())
+            self._of.setdefault(self._program(server), set()).add(name.lower())
             self._by_skeleton.setdefault(skeleton(name), []).append((server, name, _words(description)))
             self._by_name.setdefault(name.lower(), set()).add(server)
+
+    def _program(self, server: str) -> Hashable:
+        """Return what a server runs; its name, where that is not known."""
+        return self._programs.get(server, server)
+
+    def _is_other(self, server: str, other: str) -> bool:
+        return self._program(server) != self._program(other)
 
     def lookalike(self, server: str, name: str) -> tuple[str, str] | None:
         """Return another server's tool that a name passes for without being it: by letters of another script, or by
         figures and letters that look the same."""
         for other, known, _ in self._by_skeleton.get(skeleton(name), ()):
             plain = (_PARTS.sub("", known.lower()), _PARTS.sub("", name.lower()))
-            if other != server and plain[0] != plain[1]:
+            if plain[0] != plain[1] and self._is_other(server, other):
                 return other, known
         return None
 
@@ -75,19 +88,20 @@ class Names:
         """Return another server's tool with the same name and nearly the same description; None without one."""
         words = _words(description)
         for other, known, theirs in self._by_skeleton.get(skeleton(name), ()):
-            if other != server and len(words & theirs) >= max(_LEAST_WORDS, _COPIED * len(words | theirs)):
+            is_alike = len(words & theirs) >= max(_LEAST_WORDS, _COPIED * len(words | theirs))
+            if is_alike and self._is_other(server, other):
                 return other, known
         return None
 
     def are_twins(self, server: str, other: str) -> bool:
-        """Return whether two servers have the same tools, as when one program runs twice for two accounts."""
-        own = self._of.get(server, set())
-        return len(own) > 1 and own == self._of.get(other)
+        """Return whether two servers have the same tools, as when one program is started in two ways."""
+        own = self._of.get(self._program(server), set())
+        return len(own) > 1 and own == self._of.get(self._program(other))
 
     def are_own(self, server: str, text: str) -> bool:
         """Return whether a text names tools and all of them are this server's."""
         named = [name.lower() for _, name in _names(text)]
-        return bool(named) and self._of.get(server, set()).issuperset(named)
+        return bool(named) and self._of.get(self._program(server), set()).issuperset(named)
 
     def mentioned(self, server: str, text: str) -> list[tuple[int, str, str]]:
         """Return the names of other servers' tools in a text: where each stands, the name, its server. A name that this
@@ -97,7 +111,8 @@ class Names:
             name = written.lower()
             server_of, _, bare = name.rpartition("__")
             servers = self._by_name.get(bare if server_of else name, set())
-            if len(name) >= _LEAST and servers and server not in servers:
+            is_foreign = bool(servers) and all(self._is_other(server, each) for each in servers)
+            if len(name) >= _LEAST and is_foreign:
                 found.append((at, written, min(servers)))
         return found
 

@@ -9,7 +9,7 @@ import pytest
 from foretool.server.config import loader
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
-from foretool.server.config.servers import fingerprint
+from foretool.server.config.servers import fingerprint, program_of
 
 GOOD = {"command": "uvx", "args": ["mcp-server-git"]}
 
@@ -133,3 +133,41 @@ def test_the_fingerprint_is_how_the_upstream_is_reached_without_values() -> None
         {"command": "uvx", "env": {"A": ""}},
     ]
     assert len({base, *(of(entry) for entry in changed)}) == 5
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("npx -y @x/mail", "npx -y @x/mail", True),
+        ("npx -y @x/mail --account home", "npx -y @x/mail --account=work --read-only", True),
+        ("uvx --python 3.12 mail", "uvx --python 3.12 mail --account work", True),
+        ("docker run -i --rm -e TOKEN mail", "docker run -i --rm -e TOKEN mail", True),
+        ("python -m mail", "python -m mail --account work", True),
+        ("npx -y @x/mail", "npx -y @x/evil", False),
+        ("npx -y @x/mail", "bunx @x/mail", False),
+        ("uvx --python 3.12 mail", "uvx --python 3.12 evil", False),
+        ("uvx --from mail start", "uvx --from evil start", False),
+        ("uv run mail.py", "uv run evil.py", False),
+        ("docker run -i --rm -e TOKEN mail", "docker run -i --rm -e TOKEN evil", False),
+        ("docker run -i mail", "docker run -i evil", False),
+        ("python -m mail", "python -m evil", False),
+        ("npx -y mcp-remote https://mail.example/mcp", "npx -y mcp-remote https://evil.example/mcp", False),
+        ("npx -y bridge --sse https://mail.example", "npx -y bridge --sse https://evil.example", False),
+        ("npx -y bridge --url=https://mail.example", "npx -y bridge --url=https://evil.example", False),
+    ],
+)
+def test_two_accounts_run_one_program_and_another_package_is_another(one: str, other: str, is_same: bool) -> None:
+    entries = {
+        name: {"command": command, "args": args, "env": {"TOKEN": name}}
+        for name, (command, *args) in (("one", one.split()), ("other", other.split()))
+    }
+    found = read({"mcpServers": entries}).servers
+    assert (program_of(found["one"]) == program_of(found["other"])) is is_same
+
+
+def test_two_accounts_at_one_address_are_one_program() -> None:
+    address = "https://mail.example/mcp"
+    entries = {name: {"url": address, "headers": {"X-Account": name}} for name in ("one", "other")}
+    found = read({"mcpServers": {**entries, "evil": {"url": "https://evil.example/mcp"}}}).servers
+    one, other, evil = map(program_of, found.values())
+    assert one == other != evil
