@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -173,6 +174,7 @@ class UpstreamEvents:
         decisions = self._gatekeeper.decisions()
         before = [tool.id for tool in self._catalog.listed(upstream.name)]
         changes = yield from self._serve(upstream, tools)
+        served_at = time.time()
         upstream.note_tools(before, [tool.id for tool in self._catalog.listed(upstream.name)])
         self._memory.save_state(upstream)
         self._upstreams.mark_listed(upstream, len(tools))
@@ -184,14 +186,14 @@ class UpstreamEvents:
             self._announcements.soon()
         self._want_unseen(upstream)
         yield
-        yield from self._memory.save_tools(upstream)
+        yield from self._memory.save_tools(upstream, served_at)
         if self._gatekeeper.decisions() != decisions:
             upstream.relist_all()  # what was saved may be older than a decision
 
     def take_in(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
         """Take a server's list into the catalog and the store at once, as far as it is approved."""
         finish(self._serve(upstream, tools))
-        finish(self._memory.save_tools(upstream))
+        finish(self._memory.save_tools(upstream, time.time()))
 
     def _serve(self, upstream: Upstream, tools: Sequence[Raw]) -> Steps[bool]:
         """Take a server's list into the catalog. Returns whether a tool came, went or changed."""

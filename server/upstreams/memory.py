@@ -189,8 +189,9 @@ class UpstreamMemory:
 
     # -- what upstreams tell
 
-    def save_tools(self, upstream: Upstream) -> Steps[None]:
-        """Keep what is known of an upstream that has listed its tools, in steps."""
+    def save_tools(self, upstream: Upstream, served_at: float) -> Steps[None]:
+        """Keep what is known of an upstream that has listed its tools, in steps. `served_at`: since when lists may have
+        these; a list that is made while they are saved is no older than they are."""
         if upstream.name not in self._config.now.servers:
             return
         info = upstream.server_info
@@ -203,7 +204,7 @@ class UpstreamMemory:
             instructions=self._catalog.texts.instructions(upstream.name),
             # Not word by word: a value of the config may be the name of a capability.
             capabilities=hide_shapes(self._config.now.secrets.hide_credentials(capabilities).decode()),
-            listed_at=time.time(),
+            listed_at=served_at,
             lacks=upstream.lines.spoken_era(lacking=True),
             likeness=likeness(self._config.now.servers[upstream.name]),
         )

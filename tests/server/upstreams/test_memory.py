@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from fakes import FakeUpstream, failing_store, proxy_over
+from fakes import FakeUpstream, failing_store, proxy_over, tool
 from msgspec.structs import replace
 
 from foretool.server.upstreams.memory import find_proxies, states_by_upstream
@@ -32,6 +32,22 @@ async def test_a_proxy_that_starts_forgets_those_that_were_killed_and_no_other()
     async with proxy_over(FakeUpstream("calc", ["add"]), store=store):
         await asyncio.sleep(5)
         assert {state.upstream for state in store.serving.states()} == {"other", "calc"}
+
+
+async def test_tools_are_on_record_as_known_when_a_list_has_them_however_long_they_take_to_save() -> None:
+    many = [tool(f"t{number}", f"Does {number}. " * 30) for number in range(1500)]
+    slow = FakeUpstream("sky", many, gate=asyncio.Event())
+    async with proxy_over(slow) as stage:
+        await stage.client.initialize()
+        listing = asyncio.create_task(stage.client.list_tools())
+        assert slow.gate is not None
+        await asyncio.sleep(0)
+        slow.gate.set()
+        await listing
+        await asyncio.sleep(1)
+        (session,) = stage.store.sessions.recent(1)
+        (shown, *_) = stage.store.sessions.exposures(session.key)
+        assert stage.store.catalog.versions("sky", "t0")[0].first_seen <= shown.at
 
 
 def a_state(upstream: str, state: str = "ready", *, pid: int = 0, started_at: float = 0.0) -> UpstreamState:
