@@ -102,7 +102,7 @@ class HintOptions(
 
     @property
     def called(self) -> str:
-        """What the client calls itself over MCP, or a part of that, in lower case."""
+        """What the client calls itself over MCP, or a part of that, in lower case; `records.is_called` reads it."""
         return _CALLED.get(self.client, str(self.client))
 
 

@@ -370,6 +370,17 @@ class CatalogSize(Struct, frozen=True):
     tokens: int
 
 
+VSCODE_BUILDS: Final = frozenset({"visual studio code", "code - oss", "code-server", "vscodium"})
+"""How VS Code and the builds of its source call themselves, in lower case; all run the hooks of VS Code."""
+
+
+def is_called(called: str, hook: str) -> bool:
+    """Return whether a client that calls itself `called` may be the one whose hook names it `hook`, in lower case: with
+    a part of that name, or with that of another build of the same client."""
+    names = VSCODE_BUILDS if hook in VSCODE_BUILDS else (hook,)
+    return any(each in called.lower() for each in names)
+
+
 class Prompt(Struct, frozen=True):
     """What a user asked a client for, as a prompt hook reported it; see `foretool hint`."""
 
@@ -380,7 +391,7 @@ class Prompt(Struct, frozen=True):
     cwd: str = ""
     """The folder the client works in."""
     client: str = ""
-    """The client whose hook it came from, in lower case: a part of what that client calls itself."""
+    """The client whose hook it came from, as `is_called` takes it."""
     owner: str = ""
     """The key of the `SessionRecord` whose user wrote it, where only one can be meant; else ""."""
     id: int = 0
@@ -390,7 +401,7 @@ class Prompt(Struct, frozen=True):
         itself. Records of older versions name no client, so they may be anyone's."""
         if self.owner:
             return self.owner == session
-        return self.client in client.lower()
+        return is_called(client, self.client)
 
 
 class StepRecord(Struct, frozen=True):

@@ -27,7 +27,7 @@ from foretool.server.hints.texts import Hint, Mark, is_doubtful, without_unasked
 from foretool.server.local.server import CallerLink, Hello, QuestionTalk, Service
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
-from foretool.storage.records import Exposure, Prompt, Tool, ToolId, working_set_key
+from foretool.storage.records import Exposure, Prompt, Tool, ToolId, is_called, working_set_key
 from foretool.storage.redaction import clean_beginning
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class PromptAnswers:
             for client in self._clients
             if client.profile.name == profile and client.session is not None and not client.person.signs_in
         }
-        own = [client for client, session in known.items() if named and named in session.record.client.lower()]
+        own = [client for client, session in known.items() if named and is_called(session.record.client, named)]
         likely = own or (list(known) if not named or len(self._clients) == 1 else [])
         near = self._hook.nearest(likely, folder)
         return [known[client] for client in near or (own if len(own) == 1 and not others else [])]

@@ -27,7 +27,7 @@ from foretool.server.lists.maker import ListMaker
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
-from foretool.storage.records import ClientRecord, Era, Policy, SessionRecord
+from foretool.storage.records import VSCODE_BUILDS, ClientRecord, Era, Policy, SessionRecord
 
 CODE_SESSIONS: Final = 3
 """After a call by code, a client gets all tools for so many sessions: in one whose prompt cannot hold them, no call
@@ -39,7 +39,7 @@ _CALL: Final = "callId"
 _BY_CODE: Final = "exec-"
 RELISTERS: Final = frozenset({
     "claude-code", "copilot-cli", "gemini-cli-mcp-client", "opencode", "mcp-use", "goose", "windsurf",
-    "visual studio code", "visual studio code - insiders", "code-server",
+    "visual studio code - insiders", *VSCODE_BUILDS,
 })  # fmt: skip
 """Clients known to list again after `list_changed` within the turn (docs/clients.md has the sources), until the ledger
 knows better."""

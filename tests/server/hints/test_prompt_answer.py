@@ -158,6 +158,22 @@ async def test_a_hook_gets_its_answer_once_the_encoders_are_open_and_none_is_on_
         assert [each.text for each in stage.store.tasks.prompts()] == ["read a document"]
 
 
+@requirement("hint:asks")
+@pytest.mark.parametrize(
+    ("client", "is_its"),
+    [("code-server", True), ("VSCodium", True), ("Code - OSS", True), ("Visual Studio Code - Insiders", True),
+     ("cursor-vscode", False), ("claude-code", False)],
+)  # fmt: skip
+async def test_the_hook_of_vs_code_speaks_of_any_build_of_its_source_and_of_no_other_client(
+    client: str, is_its: bool
+) -> None:
+    async with proxy_over(files()) as stage:
+        for name in (client, "goose"):
+            await stage.connect().initialize(name)
+        found = stage.app.answering.prompt_answers.sessions_of("", str(Path.cwd()), "visual studio code")
+        assert [each.record.client for each in found] == [client] * is_its
+
+
 @requirement("hint:earlier")
 @pytest.mark.parametrize(("hook", "age_s", "missed"), [("visual studio code", 20, 0), ("codex", 20, 1), ("", 900, 1)])
 async def test_what_a_hint_named_before_the_client_started_its_server_is_no_miss(
