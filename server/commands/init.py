@@ -14,6 +14,7 @@ from typing import Final
 
 import click
 from click import ClickException, UsageError
+from msgspec.structs import replace
 
 from foretool.server.checks.clients import find_registered
 from foretool.server.checks.programs import find_lack
@@ -298,17 +299,19 @@ def _with_hooks(
     files that cannot take one."""
     by_path = {change.path: change for change in planned}
     again = f"foretool init --{'shell-' * (hooks is SHELL_HOOKS)}hook"
-    profiles: dict[str, str] = {}
+    running: dict[str, list[str]] = {}
     for client in dict.fromkeys(file.file.client for file in files if not file.problem):
-        profiles.setdefault(client_hooks.runs_hooks_of(client), client)
-    for client, profile in profiles.items():
+        running.setdefault(client_hooks.runs_hooks_of(client), []).append(client)
+    for client, (first, *others) in running.items():
         if (hook := hooks.get(client)) is not None:
             path = Path(hook.file).expanduser()
-            of_profile = profile if with_profiles else ""
+            of_profile = first if with_profiles else ""
             typed = hint.hook_command(config, of_profile, client, is_shell=hooks is SHELL_HOOKS)
             try:
                 if change := client_hooks.change(hook, path, typed, by_path.get(path)):
-                    by_path[path] = change
+                    alike = f" (with the servers of {first} alone, in {' and '.join(others)} too)"
+                    is_shared = with_profiles and bool(others)
+                    by_path[path] = replace(change, hooks=change.hooks + alike) if is_shared else change
             except DocumentError as error:
                 problems.append(f"{path}: {error}; then {again}")
             except OSError as error:

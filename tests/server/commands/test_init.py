@@ -818,6 +818,20 @@ def test_vscode_insiders_runs_the_hook_of_vscode_and_each_has_it_once(
         assert run(["init", "--undo"]) == 0 and not file.exists()
 
 
+@requirement("hint:install")
+def test_it_says_whose_servers_a_hook_names_that_two_clients_with_profiles_run(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("Code", "Code - Insiders"):
+        (home / f".config/{folder}/User").mkdir(parents=True)
+        (home / f".config/{folder}/User/mcp.json").write_text('{"servers": {"echo": {"command": "true"}}}')
+    for words, is_said in ([], False), (["--profiles"], True):
+        assert run(["init", "--dry-run", "--hook", *words]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert "foretool-vscode.json is made and runs foretool hint at every prompt" in said
+        assert ("(with the servers of vscode alone, in vscode-insiders too)" in said) is is_said
+
+
 def test_the_hook_of_vscode_in_the_folder_of_copilot_is_no_copilot(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
