@@ -22,6 +22,8 @@ from msgspec import UNSET as UNSET  # re-exported, like the two below, for every
 from msgspec import Raw as Raw
 from msgspec import UnsetType as UnsetType
 
+from foretool.server.protocol.cut_lines import END, id_at_end, id_at_start
+
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
@@ -361,7 +363,10 @@ def _check_utf8(data: bytes | bytearray) -> None:
 def _decode_slowly(data: bytes | bytearray, error: Exception) -> Message:
     """Read what only the fast decoder refuses (escaped lone surrogates), or say what is wrong."""
     if isinstance(error, RecursionError):
-        raise BadMessage(PARSE_ERROR, "nested too deeply") from None
+        head, tail = bytes(data[:END]).lstrip(), bytes(data[-END:]).rstrip()
+        is_request = b'"method"' in head + tail
+        written = (id_at_start(head) or id_at_end(tail)) if is_request else None
+        raise BadMessage(PARSE_ERROR, "nested too deeply", _usable(decode_value(written or _NULL))) from None
     is_object = data[:1] == b"{" or data.lstrip()[:1] == b"{"
     try:
         _check_utf8(data)

@@ -100,6 +100,22 @@ def test_what_is_nested_too_deeply_is_a_value_error(read: Any) -> None:
         read(b"[" * 100_000)
 
 
+@pytest.mark.parametrize(
+    ("line", "ident"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":%b}', 7),
+        (b'{"method":"tools/call","params":%b,"jsonrpc":"2.0","id":"x"}', "x"),
+        (b'{"jsonrpc":"2.0","method":"tools/call","params":%b}', None),
+        (b'{"jsonrpc":"2.0","id":"foretool-1","result":%b}', None),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":"ping","params":%b}', None),
+    ],
+)
+def test_a_request_that_is_nested_too_deeply_is_refused_under_its_id(line: bytes, ident: object) -> None:
+    with pytest.raises(BadMessage, match="nested too deeply") as refused:
+        jsonrpc.decode(bytearray(line % (b"[" * 100_000 + b"]" * 100_000)))
+    assert (refused.value.code, refused.value.id) == (jsonrpc.PARSE_ERROR, ident)
+
+
 def test_merging_leaves_the_other_members_alone() -> None:
     merged = jsonrpc.merge_members(Raw(b'{"a":1.0,"b":1e400}'), {"b": 2, "c": Raw(b"3.0")})
     assert bytes(merged) == b'{"a":1.0,"b":2,"c":3.0}'
