@@ -106,7 +106,7 @@ class HintOptions(
         return _CALLED.get(self.client, str(self.client))
 
 
-class HookPrompt(namedtuple("Asked", ("text", "session", "folder", "at"))):
+class HookPrompt(namedtuple("HookPrompt", ("text", "session", "folder", "at"))):
     """A prompt as the client's hook told it. `session`: the client's own id of its conversation."""
 
     __slots__ = ()

@@ -158,9 +158,10 @@ def without_unasked(tools: Iterable[Tool], prompt: str) -> Iterator[Tool]:
     may_delete = may_act and not says_nothing_of_deleting(task)
     forbidden = forbidden_deeds(task)
     for tool in tools:
-        is_wanted = (may_delete or not deletes(tool.name)) and (may_act or not changes(tool.name))
-        does = deletes(tool.name) or changes(tool.name)
-        if is_wanted and not (does and forbidden & {*terms(tool.name)}):
+        is_deletion = deletes(tool.name)
+        acts = is_deletion or changes(tool.name)
+        is_allowed = (may_act or not acts) and (may_delete or not is_deletion)
+        if is_allowed and not (acts and forbidden & {*terms(tool.name)}):
             yield tool
 
 

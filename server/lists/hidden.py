@@ -37,19 +37,19 @@ class HiddenTools:
         """Explain why a tool is not in `view.shown`, and which change would have shown it."""
         if view.profile is None:
             return _explain_step(view, tool, upstream)
-        known = _ExplainedList(self._lists.maker, view, view.profile)
-        ranked = known.ranked
+        explained = _ExplainedList(self._lists.maker, view, view.profile)
+        ranked = explained.ranked
         rank = ranked.index(tool) + 1 if tool in ranked else 0
         if upstream in view.offline or (view.servers is not None and upstream not in view.servers):
             change = f"none: the tools of {upstream!r} were not known yet, and are from now on"
             return Why("offline", rank, len(ranked), change)
-        if self._is_listed_now(view, view.profile, tool) or known.would_list(view.policy, tool):
+        if self._is_listed_now(view, view.profile, tool) or explained.would_list(view.policy, tool):
             change = "none: the list was made before the tool was used or came, and the next one has it"
             return Why("stale", rank, len(ranked), change)
         if view.profile.shows_pages and has_page(self._inputs.catalog, tool):
             change = f"pin {tool}, or raise list_tokens over {view.budget}: its page is shown if the list has it"
             return Why("app", rank, len(ranked), change)
-        if (tokens := known.kept_back(tool)) > 0:
+        if (tokens := explained.kept_back(tool)) > 0:
             change = f'pin {tool}, or set "policy": "frozen": this list keeps {tokens:,} tokens for what it gains'
             return Why("policy", rank, len(ranked), change)
         if rank and view.tokens + self._inputs.catalog.tokens(tool) <= view.budget:
