@@ -77,6 +77,8 @@ def property_of(side: str, conversations: int, seed: int = 0) -> Callable[[], in
             max_examples=conversations,
             deadline=None,
             database=None,
+            # No shrinking: a failure that depends on time would be told after all the time that the test has.
+            phases=[hypothesis.Phase.generate],
             suppress_health_check=list(HealthCheck),
         )
         @given(st.lists(message, min_size=MESSAGES, max_size=MESSAGES))

@@ -201,8 +201,9 @@ def nothing_waits(stage: Stage) -> None:
         assert not client.exchanges, client.exchanges
     for upstream in stage.app.upstreams:
         assert upstream.in_flight == 0, upstream.name
-    recorder = stage.app.recorder
-    assert (recorder.backlog.waiting, recorder.backlog.dropped, recorder.backlog.failures) == (0, 0, 0)
+    backlog = stage.app.recorder.backlog
+    counts = (backlog.waiting, backlog.dropped, backlog.failures)
+    assert counts == (0, 0, 0), (counts, backlog.refusal)
 
 
 # A client on stdio
