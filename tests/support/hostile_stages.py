@@ -66,6 +66,9 @@ LIMIT = 1024 * 1024
 """Bytes of one message."""
 QUIET_S = 30.0
 """Of the loop's own time, which jumps: everything that was put off has happened by then."""
+SETTLED_S = 3.0
+"""Of the same time: what a client missed that has gone is written with the next second, also behind a search that a
+thread was busy with."""
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -223,7 +226,7 @@ def client_over_stdio(chunks: Sequence[bytes]) -> None:
             _answered(rough, chunks)
             await still_served(stage)
             rough.client.close()
-            await asyncio.sleep(1)
+            await asyncio.sleep(SETTLED_S)
             nothing_waits(stage)
             recorded(stage, bad, good)
 
@@ -381,7 +384,7 @@ def client_over_http(requests: Sequence[HttpRequest]) -> None:
             await served_over_http(server)
             await still_served(stage)
             server.close_clients()
-            await asyncio.sleep(1)
+            await asyncio.sleep(SETTLED_S)
             nothing_waits(stage)
             recorded(stage, bad, good)
             assert len(server.legacy.sessions) == 0
@@ -533,7 +536,7 @@ def upstream_over_stdio(said: Sequence[Said]) -> None:
             await _recovers(stage, bad, client)
             await still_served(stage)
             client._front.close()  # type: ignore[union-attr]
-            await asyncio.sleep(1)
+            await asyncio.sleep(SETTLED_S)
             stage.app.answering.server_requests.expire()
             nothing_waits(stage)
             recorded(stage, bad, good, resends=True)
@@ -651,7 +654,7 @@ def upstream_that_greets(greetings: Sequence[Greeting]) -> None:
             assert said["content"][0]["text"] == "echo", said
             await still_served(stage)
             client._front.close()  # type: ignore[union-attr]
-            await asyncio.sleep(1)
+            await asyncio.sleep(SETTLED_S)
             nothing_waits(stage)
             recorded(stage, bad, good, resends=True)
 
@@ -759,7 +762,7 @@ async def _called_often(server: HostileHttpServer | SseServer, bad: Remote, good
             await still_served(stage)
             assert len([call for call in stage.calls() if call.upstream == "bad"]) == len(posts) + 1
             client._front.close()  # type: ignore[union-attr]
-            await asyncio.sleep(1)
+            await asyncio.sleep(SETTLED_S)
             nothing_waits(stage)
 
 
