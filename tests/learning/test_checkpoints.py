@@ -75,6 +75,7 @@ def test_the_next_run_starts_at_once_and_goes_on(
     assert not setting.config.storage.with_name("foretool.sqlite3.unfinished").exists()
 
 
+@pytest.mark.slow
 @requirement("learn:ended")
 def test_a_continued_run_learns_what_a_whole_one_does(two_methods: Setting, tmp_path: Path) -> None:
     with stopped(two_methods, LAST):

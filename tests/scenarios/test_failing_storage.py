@@ -236,6 +236,7 @@ async def test_whatever_the_storage_is_asked_when_it_fails_each_answer_comes_and
     assert await sweep.run_each(chosen.sample(places, SAMPLE)) == []
 
 
+@pytest.mark.slow
 @requirement("anomaly:writes", "trust:storage:no-record-lost")
 async def test_whenever_a_database_server_fails_each_answer_comes_and_no_record_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -47,6 +47,7 @@ def world() -> World:
     return made
 
 
+@pytest.mark.slow
 def test_a_word_of_somebody_else_in_any_answer_is_a_leak(world: World) -> None:
     word = world.tenants[1].word
     for kind in ("list", "search", "call", "go on with a session", "misses", "another's handle", "another's rest"):

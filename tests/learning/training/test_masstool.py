@@ -92,6 +92,7 @@ def test_a_model_is_believed_also_where_the_vote_alone_gives_the_shares(encoder:
     assert scores.max() > 0.0
 
 
+@pytest.mark.slow
 @requirement("masstool:trust")
 def test_a_task_of_another_kind_gets_nothing_from_a_thin_log() -> None:
     model = trained()
@@ -102,6 +103,7 @@ def test_a_task_of_another_kind_gets_nothing_from_a_thin_log() -> None:
     assert not model.score(Query((text,)), embed([text])[0]).any()
 
 
+@pytest.mark.slow
 def test_it_learns_from_the_vectors_of_all_encoders() -> None:
     def both(texts: Sequence[str]) -> Floats:
         return np.concatenate([embed(texts), embed(texts)[:, ::-1]], axis=1)
