@@ -135,7 +135,7 @@ def parts(need: str, *, by_words: bool) -> list[str]:
     need = in_english(need)
     told = clauses(need, longest_whole(by_words=by_words))
     # A short clause names no need of its own, a short step does: "and tell me the time in Tokyo".
-    found = [] if is_story(need) else steps(need)
+    found = [] if told and is_story(need) else steps(need)
     return found if len(found) > len(told) else told
 
 

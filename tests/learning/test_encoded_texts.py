@@ -97,7 +97,7 @@ def test_a_replay_embeds_no_clause_that_nobody_has_read_before(spent: type[Slow]
     catalog.replace("web", [raw({"name": name, "inputSchema": {"type": "object"}}) for name in names])
     upstream_of = {tool.id: tool.upstream for tool in catalog.tools()}
     task = "Open the page of the railway company in Lyon. Then read my latest mail and book a train to Paris on Friday."
-    assert len(split_task([task])) == 3
+    assert len(split_task([task])) == 4
     with open_store(":memory:") as store:
         texts = EncodedTexts(weights, [spent("one", dimension=8)], store)
         timeline = Timeline([], texts.choose([Episode((tool,), (task,)) for tool in upstream_of]), upstream_of)
@@ -110,9 +110,9 @@ def test_a_replay_embeds_no_clause_that_nobody_has_read_before(spent: type[Slow]
         whole = score()
         assert spent.clock == 1.0
         texts.queries(split_task([task]))  # as a proxy that has searched with it
-        assert spent.clock == 3.0
+        assert spent.clock == 4.0
         assert score() != whole
-        assert spent.clock == 3.0
+        assert spent.clock == 4.0
 
 
 def test_vectors_of_chinese_tasks_from_before_they_were_read_in_english_are_not_used() -> None:
