@@ -31,7 +31,6 @@ from bench.agents.tasks import TASKS
 from bench.agents.world import World, serve_page
 from bench.options import add_foretool, make_parser
 from bench.reports import Row
-from foretool.server.hints.texts import LISTED
 
 NEEDLESS: Final = Path(__file__).with_name("needless.txt")
 _NAMED: Final = re.compile(r"\b[\w-]+?__[\w-]+")
@@ -42,7 +41,7 @@ Needs = Sequence[Sequence[str]]
 
 def named_tools(hint: str) -> list[str]:
     """The tools that a hint names, in its order."""
-    return list(dict.fromkeys(_NAMED.findall(hint.partition(_EXAMPLE)[0].removeprefix(LISTED))))
+    return list(dict.fromkeys(_NAMED.findall(hint.partition(_EXAMPLE)[0])))
 
 
 def count_hints(hints: Sequence[tuple[str, Needs]]) -> Row:

@@ -438,11 +438,12 @@ class Dtdr(LearnedModel):
         if not len(near) or not said.any():
             return self._compare_with(near[:0], np.zeros(0, np.float32)), 0.0
         cosines = self.model.tasks @ (said @ self.model.lens)
-        likeness = float(cosines[near].max()) / float(said @ said)
+        nearest = cosines[near].max()
+        likeness = float(nearest) / float(said @ said)
         familiar = min(max((likeness - FOREIGN) / (KNOWN - FOREIGN), 0.0), 1.0)
         if len(near) > _NEIGHBOURS:
             near = near[np.argpartition(-cosines[near], _NEIGHBOURS - 1)[:_NEIGHBOURS]]
-        weights: Floats = np.exp((cosines[near] - cosines[near].max()) / np.float32(NEARNESS))
+        weights: Floats = np.exp((cosines[near] - nearest) / np.float32(NEARNESS))
         weights /= weights.sum()
         return self._compare_with(near, weights), familiar
 

@@ -143,8 +143,8 @@ class LearnedModels:
                 part = METHODS[kind].part
                 if not model.in_deviations:
                     cut = np.clip(z_scores(scores, self.live), -CLIP, CLIP)
-                    scores = np.float32(counts * WEIGHTS.get(part, 1.0)) * cut
-                found[part] = scores
+                    scores = np.float32(WEIGHTS.get(part, 1.0)) * cut
+                found[part] = np.float32(counts) * scores
         return found
 
     def newcomers(self) -> tuple[NDArray[np.bool_], float] | None:
