@@ -20,7 +20,7 @@ from foretool.server.commands import edits, output
 from foretool.server.commands.options import UnknownName, config_option, json_option
 from foretool.server.config.errors import ConfigError, guess
 from foretool.server.config.files import find_place, read_regular
-from foretool.server.config.loader import Config, load, parse
+from foretool.server.config.loader import Config, load, missing_file, parse
 from foretool.server.setup import changes
 from foretool.server.setup.changes import NothingToUndoError
 from foretool.server.setup.documents import DocumentError
@@ -48,13 +48,12 @@ undo_option = click.option(
 
 
 def open_file(path: Path | None, *, may_be_missing: bool = False) -> OwnServers:
-    """Read our config file. `path` is that of `--config`. Raises `ClickException`."""
-    place = find_place(path, os.environ).path
-    with errors_of(place):
-        own = read_own_servers(place)
+    """Read our config file. `path` is that of `--config`. Raises `ConfigError` and `ClickException`."""
+    place = find_place(path, os.environ)
+    with errors_of(place.path):
+        own = read_own_servers(place.path)
     if own.before is None and not may_be_missing:
-        do = "run foretool init, or foretool add"
-        raise click.UsageError(f"{place}: no such file; {do}")
+        raise missing_file(place)
     return own
 
 

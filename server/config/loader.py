@@ -264,15 +264,21 @@ def _read(place: ConfigPlace, environ: Mapping[str, str]) -> Config:
         problem = f"{name}: the path has bytes that are not UTF-8; move the file, or name a copy with --config"
         raise ConfigError(problem, Code.CONFIG_UNREADABLE) from None
     except FileNotFoundError:
-        problem = f"{name}: no such file; run foretool init, or name your client's file with --config"
-        if place.ignored is not None:
-            problem += "; mcp.json of this folder is read only with --config mcp.json"
-        raise ConfigError(problem, Code.CONFIG_MISSING) from None
+        raise missing_file(place) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         problem = f"{name}: cannot be read ({reason}); check the path and its permissions"
         raise ConfigError(problem, Code.CONFIG_UNREADABLE) from None
     return parse(data, path, environ, before)
+
+
+def missing_file(place: ConfigPlace) -> ConfigError:
+    """Return what every command says where there is no config."""
+    do = "run foretool init or foretool add, or name your client's file with --config"
+    problem = f"{printable_line(str(place.path))}: no such file; {do}"
+    if place.ignored is not None:
+        problem += "; mcp.json of this folder is read only with --config mcp.json"
+    return ConfigError(problem, Code.CONFIG_MISSING)
 
 
 def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, read_at: Stamp | None = None) -> Config:

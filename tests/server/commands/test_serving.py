@@ -73,7 +73,7 @@ def test_a_malformed_config_is_refused_in_one_line(tmp_path: Path) -> None:
 
 def test_a_missing_config_is_refused_saying_how_to_make_one(tmp_path: Path) -> None:
     said = refusal("serve", FORETOOL_CONFIG=str(tmp_path / "none.json"))
-    assert said.startswith(f"foretool: {tmp_path / 'none.json'}: no such file; run foretool init, or")
+    assert said.startswith(f"foretool: {tmp_path / 'none.json'}: no such file; run foretool init or")
 
 
 def test_an_unknown_profile_is_refused_naming_those_there_are(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_a_path_that_is_not_utf_8_is_refused_in_one_line(tmp_path: Path) -> None
 
 def test_a_missing_or_unreadable_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"mcp\.json: no such file; run foretool init, or name your client's file with --config"
+        ConfigError, match=r"no such file; run foretool init or foretool add, or name your client's file with --config"
     ):
         loader.load(tmp_path / "mcp.json")
     with pytest.raises(ConfigError, match=r"cannot be read \(Is a directory\)"):
