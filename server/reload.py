@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.registry import Announcements, ClientRegistry
-from foretool.server.config.errors import ConfigError
+from foretool.server.config.errors import ConfigError, RefusedConfig
 from foretool.server.config.files import ConfigPlace
 from foretool.server.config.loader import Config, LiveConfig, diff, load_again, stamp
 from foretool.server.config.servers import same_connection
@@ -40,6 +41,8 @@ class Reloader:
         self._applied = config.now
         """The last config of which everything is in force."""
         self._looking = asyncio.Lock()
+        self.refused: RefusedConfig | None = None
+        """Why the file as it is now cannot be used; None where it can."""
 
     def add_follower(self, follow: Callable[[], None]) -> None:
         """Add a callback for changed settings, called before those that were added earlier."""
@@ -61,8 +64,11 @@ class Reloader:
                 new = load_again(self._config.now)
             except ConfigError as error:
                 log.error("%s; the config before it stays in force", error)
+                since = self.refused.since if self.refused is not None else time.time()
+                self.refused = RefusedConfig(str(error), error.code, since)
             else:
                 await self.apply(new)
+                self.refused = None
             self._stamp = found
 
     async def apply(self, new: Config) -> None:

@@ -17,6 +17,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import msgspec
+
 from foretool.server import packs, reload
 from foretool.server.app import App
 from foretool.server.config.addresses import Address, parse_address
@@ -149,15 +151,13 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
             names = Counter(client.person.name for client in app.clients if client.transport == "http")
             written = str(at) if at.path else f"http://{at}/mcp"
             sessions = dict(sorted(names.items()))
-            roots = _say_unknown_roots(app)
-            reply({"pid": os.getpid(), "windows": [], "address": written, "sessions": sessions, "roots": roots})
+            refused = msgspec.to_builtins(app.reloader.refused)
+            told = {"address": written, "sessions": sessions, "roots": _say_unknown_roots(app), "refused": refused}
+            reply({"pid": os.getpid(), "windows": [], **told})
 
+        status = Service(lambda link, hello: QuestionTalk(link, answer), is_of_all_profiles=True)
         ended = _stop_on_signals()
-        async with (
-            app.running(),
-            _reporting_risks(config),
-            _answering_locally(app, None, status=Service(lambda link, hello: QuestionTalk(link, answer))),
-        ):
+        async with app.running(), _reporting_risks(config), _answering_locally(app, None, status=status):
             _collect_garbage()
             serving = asyncio.create_task(transport.serve())
             # Nobody started this process to ask it something at once, so there is time to know every tool by then.

@@ -23,12 +23,12 @@ from foretool.server.checks.clients import Registered, find_registered
 from foretool.server.checks.storage import say_refused
 from foretool.server.commands import edits, output, repairs
 from foretool.server.commands.options import UnknownName, config_option, json_option, refuse_together
-from foretool.server.commands.running import ask_proxies
+from foretool.server.commands.running import OpenProxy, ask_proxies, say_older_config
 from foretool.server.config.codes import Code, explain_code
 from foretool.server.config.errors import guess, name_some
 from foretool.server.config.files import find_place
 from foretool.server.config.loader import Config, load
-from foretool.server.diagnosis import Diagnosis, Finding, Severity, TokenSummary, UpstreamCheck, note
+from foretool.server.diagnosis import Diagnosis, Finding, Severity, TokenSummary, UpstreamCheck, note, problem
 from foretool.server.doctor import TIMEOUT_S
 from foretool.server.probing import OnProgress, Stage
 from foretool.server.system.logs import mute_logging
@@ -232,8 +232,7 @@ def run_checks(
     entries = find_registered(config.path) if registered is None else registered
     with mute_logging(), progress_bar(len(only or config.servers)) as on_progress:
         diagnosis = doctor.diagnose(config, timeout_s, on_progress, registered=entries, only=only)
-    told = {pid: each.roots for pid, each in ask_proxies(config).items() if each.roots}
-    found = (note("client", Code.FOLDER_OF_CLIENT, f"proxy {pid}: {roots}") for pid, roots in told.items())
+    found = (finding for pid, proxy in ask_proxies(config).items() for finding in _check_proxy(pid, proxy))
     diagnosis = replace(diagnosis, findings=(*diagnosis.findings, *found))
     refused = ""
     if any(each.tools for each in diagnosis.upstreams):
@@ -241,6 +240,15 @@ def run_checks(
     if refused and not any(each.area == "storage" and each.severity == "error" for each in diagnosis.findings):
         return replace(diagnosis, findings=(*diagnosis.findings, say_refused(refused)))
     return diagnosis
+
+
+def _check_proxy(pid: int, proxy: OpenProxy) -> Iterator[Finding]:
+    """Yield what a running proxy says of itself."""
+    if proxy.roots:
+        yield note("client", Code.FOLDER_OF_CLIENT, f"proxy {pid}: {proxy.roots}")
+    if proxy.refused is not None:
+        what = f"proxy {pid} {say_older_config(proxy.refused)}"
+        yield problem("config", proxy.refused.code, what, "correct that, or restart its clients")
 
 
 def embed_listed(config: Config, *, may_ask: bool = True) -> str:

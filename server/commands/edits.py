@@ -18,7 +18,9 @@ from click import ClickException
 
 from foretool.server.commands import edits, output
 from foretool.server.commands.options import UnknownName, config_option, json_option
-from foretool.server.config.errors import ConfigError, guess
+from foretool.server.commands.running import tell_who_serves_on
+from foretool.server.config.codes import Code
+from foretool.server.config.errors import ConfigError, guess, split_place
 from foretool.server.config.files import find_place, read_regular
 from foretool.server.config.loader import Config, load, missing_file, parse
 from foretool.server.setup import changes
@@ -169,6 +171,12 @@ def say_undo(command: str, place: Path, *, dry_run: bool) -> None:
     else:
         output.say("Running proxies take this up by themselves.")
         output.say(f"To take it back: {typed(f'{command} --undo', place)}")
+
+
+def explain_refused_config(error: ConfigError) -> list[str]:
+    """Say in one line why the config cannot be used and what to do, and in one more which proxy serves without it."""
+    back = way_back(Path(split_place(str(error)).file)) if error.code == Code.CONFIG_SYNTAX else ""
+    return [f"{error}{back} [{error.code}]", *tell_who_serves_on(error)]
 
 
 def way_back(place: Path) -> str:

@@ -16,8 +16,7 @@ from click.shell_completion import CompletionItem
 
 from foretool._version import __version__
 from foretool.server.commands.exit import INTERRUPTED, WRONG, complain
-from foretool.server.config.codes import Code
-from foretool.server.config.errors import ConfigError, Refusal, split_place
+from foretool.server.config.errors import ConfigError, Refusal
 from foretool.server.packs import COMMANDS_OF_PACKS, import_from
 from foretool.storage.engine import StorageError
 
@@ -203,7 +202,7 @@ def run(arguments: Sequence[str]) -> int:
         said = _sentence(_name_range(error).format_message())
         return complain(f"{path.removeprefix('foretool').strip()}: {said} See {path} --help".lstrip(": "))
     except ConfigError as error:
-        return complain(f"{error}{_way_back(error)} [{error.code}]")
+        return refuse_config(error)
     except click.ClickException as error:
         return complain(error.format_message(), error.exit_code)
     except Refusal as error:
@@ -214,6 +213,13 @@ def run(arguments: Sequence[str]) -> int:
         return complain(fit_hint(str(error)), WRONG)
     except click.Abort as abort:
         return _say_interrupted(abort.__cause__)
+
+
+def refuse_config(error: ConfigError) -> int:
+    """Say on stderr that the config cannot be used. Returns the exit status."""
+    from foretool.server.commands.edits import explain_refused_config  # most commands get to their end
+
+    return max(map(complain, explain_refused_config(error)))
 
 
 def _name_range(error: click.UsageError) -> click.UsageError:
@@ -235,16 +241,6 @@ def _say_interrupted(cause: BaseException | None) -> int:
     if isinstance(cause, Interrupted):
         return complain(str(cause), 128 + cause.number)
     return INTERRUPTED
-
-
-def _way_back(error: ConfigError) -> str:
-    """Say how a damaged config becomes a good one again, "" if no copy is kept."""
-    file = split_place(str(error)).file
-    if error.code != Code.CONFIG_SYNTAX or not file:
-        return ""
-    from foretool.server.commands.edits import way_back  # only a damaged config needs it
-
-    return way_back(Path(file))
 
 
 def _sentence(text: str) -> str:

@@ -181,7 +181,8 @@ def show_overview(path: Path | None = None) -> int:
         state = read_state(config)
     except ConfigError as error:
         output.say(f"foretool {__version__}: the config cannot be used.", "bold")
-        output.say(f"{error} [{error.code}]", "red")
+        for line in edits.explain_refused_config(error):
+            output.say(line, "red")
         _say_next("foretool doctor", "checks again after you have corrected it")
         return USAGE
     except StorageError as error:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from foretool.server import packs
-from foretool.server.commands.exit import complain
 from foretool.server.config.addresses import parse_address
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
@@ -82,8 +81,14 @@ def serve(options: ServeOptions, opening: Opening | None = None) -> int:
         else:
             asyncio.run(serving.serve_stdio(config, options.profile, opening))
     except ConfigError as error:
-        return complain(f"{error} [{error.code}]")
+        return _refuse_config(error)
     return 0
+
+
+def _refuse_config(error: ConfigError) -> int:
+    from foretool.server.commands.group import refuse_config  # click, of which serving takes nothing
+
+    return refuse_config(error)
 
 
 def _start_logging(config: Config) -> None:
@@ -123,7 +128,7 @@ def run_shared_proxy(options: ServeOptions, folder: str, first: socket.socket, l
 
         asyncio.run(serving.serve_windows(config, options.profile, first, let_others_in))
     except ConfigError as error:
-        status = complain(str(error))
+        status = _refuse_config(error)
         with contextlib.suppress(OSError):
             first.sendall(b'{"foretool":1,"exit":%d}\n' % status)
         return status

@@ -18,7 +18,15 @@ from foretool.server.commands import edits, output
 from foretool.server.commands.login import say_until
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option, refuse_together
-from foretool.server.commands.running import OpenProxy, SharedWindow, ask_proxies, find_unrecorded, say_proxy_troubles
+from foretool.server.commands.running import (
+    OpenProxy,
+    SharedWindow,
+    ask_proxies,
+    find_unrecorded,
+    say_older_config,
+    say_proxy_troubles,
+)
+from foretool.server.config.errors import RefusedConfig
 from foretool.server.config.files import NamedBy
 from foretool.server.config.loader import Config, load
 from foretool.server.config.servers import digest_entry
@@ -88,6 +96,8 @@ class Proxy(Struct, frozen=True):
     """By the name of a token or a person, how many clients are connected over HTTP now."""
     roots: str = ""
     """Which servers are not told in which folders their clients work, and why; "" if none lacks that."""
+    refused: RefusedConfig | None = None
+    """None if it serves with the config as it is now."""
 
 
 class Recording(Struct, frozen=True):
@@ -151,10 +161,11 @@ class Status(Struct, frozen=True):
     @property
     def is_well(self) -> bool:
         """Whether no server is broken, none failed when it was last tried, no upstream of a running proxy is down or
-        lists no tools, no background job fails, and all is stored."""
+        lists no tools, each proxy can use the config, no background job fails, and all is stored."""
         states = {state.state for proxy in self.proxies if proxy.is_running for state in proxy.upstreams}
         is_stored = not (self.storage_trouble or self.disk_full or self.without_storage)
-        return is_stored and not (self.failing_jobs or self.broken or self.failing) and states.isdisjoint(FAILING)
+        is_served = not any(proxy.refused for proxy in self.proxies) and states.isdisjoint(FAILING)
+        return is_stored and is_served and not (self.failing_jobs or self.broken or self.failing)
 
 
 @click.command("status")
@@ -177,8 +188,8 @@ def command(
 ) -> int:
     """Show what runs and is stored; with --stats what models read.
 
-    Exits with 1 if any configured server is broken, down, lists no tools, or failed when last tried, a background
-    job fails, or the storage cannot be used.
+    Exits with 1 if a server is broken, down, lists no tools, or failed when last tried, a proxy cannot use the config,
+    a background job fails, or the storage cannot be used.
 
     Statistics: a miss is a needed tool that neither the list nor a hint had shown. "read" is what the model read of
     foretool per task: the list at every turn, and each answer and hint from then on. "full list" is what listing every
@@ -239,6 +250,7 @@ def read_status(config: Config) -> Status:
                     used.address,
                     used.sessions,
                     used.roots,
+                    used.refused,
                 )
                 for each in find_proxies(states)
                 for used in (opened_by.get(each.pid, OpenProxy()) if not each.machine else OpenProxy(),)
@@ -406,6 +418,8 @@ def _print_proxy(proxy: Proxy, verbose: bool) -> None:
         output.say(f"  window {window.pid}: {client} in {window.folder}, for {output.span(now - window.since)}")
     if proxy.roots:
         output.say(f"  {proxy.roots}")
+    if proxy.refused is not None:
+        output.say(f"  {say_older_config(proxy.refused)} [{proxy.refused.code}]", "red")
     for state in proxy.upstreams:
         if state.stderr and (verbose or state.last_error):
             for line in state.stderr if verbose else state.stderr[-_STDERR_SHOWN:]:

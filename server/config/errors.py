@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, TypeVar, get_args
 
@@ -49,6 +50,9 @@ class Coded(str):
 class ConfigError(Exception):
     """The config or an option cannot be used. One line: file, line, column, key, what was found, the way out."""
 
+    file: Path | None = None
+    """The config that cannot be used, as the user named it; None where the file itself is not to blame."""
+
     def __init__(
         self, message: str, code: Code = Code.CONFIG_SHAPE, broken: Mapping[str, str] = MappingProxyType({})
     ) -> None:
@@ -60,6 +64,14 @@ class ConfigError(Exception):
     def coded(self) -> Coded:
         """The message with its code."""
         return Coded(str(self), self.code)
+
+
+class RefusedConfig(Struct, frozen=True):
+    """Why a running proxy cannot use the config as it is now, and serves with the one before."""
+
+    error: str
+    code: Code
+    since: float
 
 
 class Refusal(Exception):

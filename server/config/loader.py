@@ -216,6 +216,14 @@ def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     """
     environ = os.environ if environ is None else environ
     place = find_place(path, environ)
+    try:
+        return _load(place, environ)
+    except ConfigError as error:
+        error.file = place.path
+        raise
+
+
+def _load(place: ConfigPlace, environ: Mapping[str, str]) -> Config:
     config = msgspec.structs.replace(_read(place, environ), named_by=place.named_by, ignored=place.ignored)
     if not config.settings.project_config:
         return config
@@ -278,7 +286,9 @@ def missing_file(place: ConfigPlace) -> ConfigError:
     problem = f"{printable_line(str(place.path))}: no such file; {do}"
     if place.ignored is not None:
         problem += "; mcp.json of this folder is read only with --config mcp.json"
-    return ConfigError(problem, Code.CONFIG_MISSING)
+    error = ConfigError(problem, Code.CONFIG_MISSING)
+    error.file = place.path
+    return error
 
 
 def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, read_at: Stamp | None = None) -> Config:

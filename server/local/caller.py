@@ -75,7 +75,7 @@ def _ask(
     """Return why this proxy does not serve us, or its answer. `others`: how many proxies more might serve us. Raises
     `OSError` and `ValueError`."""
     hello = {
-        "foretool": FORM, "wants": service, "config": wanted.config, "profile": wanted.profile or "",
+        "foretool": FORM, "wants": service, "config": wanted.config, "profile": wanted.profile,
         "folder": wanted.folder, "others": others,
     }  # fmt: skip
     # In one piece, so that the proxy wakes once.

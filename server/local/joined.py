@@ -15,9 +15,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict
 
+from foretool.server.config.errors import RefusedConfig
 from foretool.server.local.frames import WINDOW_BYTES
 from foretool.server.local.server import CallerLink, Hello, QuestionTalk, Service
 from foretool.server.protocol import jsonrpc
@@ -58,6 +59,8 @@ class WindowNote(Struct, frozen=True):
 class ConfigFile(Protocol):
     """The file that the proxy follows; `server.reload.Reloader` is one."""
 
+    refused: RefusedConfig | None
+
     def has_changed(self) -> bool: ...
 
     async def look(self) -> None: ...
@@ -92,12 +95,12 @@ class Windows:
 
     def status(self) -> Service:
         """Return the service by which other processes ask which windows are open."""
-        return Service(lambda link, hello: QuestionTalk(link, self._answer))
+        return Service(lambda link, hello: QuestionTalk(link, self._answer), is_of_all_profiles=True)
 
     def _answer(self, question: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
         notes = sorted((window.note() for window in self._open), key=lambda note: note.since)
-        told = {"windows": [asdict(note) for note in notes], "roots": self._say_unknown_roots()}
-        reply({"pid": os.getpid(), **told})
+        told = {"windows": notes, "roots": self._say_unknown_roots(), "refused": self._file.refused}
+        reply({"pid": os.getpid(), **msgspec.to_builtins(told)})
 
     def expect_first(self, patience_s: float = _FIRST_S) -> None:
         """Give up after some time in which no window has come."""

@@ -35,8 +35,9 @@ class ProxyIdentity(namedtuple("Identity", ("config", "profile", "folder", "is_p
     """What a proxy serves, or what a caller wants served.
 
     `config`: full path of the config file, without links. `profile`: the name of a profile, "" for the general
-    settings; None for every profile (a proxy over HTTP). `folder`: full path of the working folder. `is_project`: the
-    config is the `mcp.json` of that folder, which the user's own file lets in (`project_config`).
+    settings; None for every profile (a proxy over HTTP), or for any of them (a question to all proxies). `folder`: full
+    path of the working folder. `is_project`: the config is the `mcp.json` of that folder, which the user's own file
+    lets in (`project_config`).
     """
 
     __slots__ = ()
@@ -69,11 +70,11 @@ def project_file(folder: str) -> str:
     return os.path.realpath(os.path.join(folder, "mcp.json"))  # noqa: PTH118 -- quicker to import
 
 
-def serves(own: ProxyIdentity, config: str, profile: str, folder: str) -> str:
-    """Say why a proxy does not serve a caller that wants this; "" if it does."""
+def serves(own: ProxyIdentity, config: str, profile: str | None, folder: str) -> str:
+    """Say why a proxy does not serve a caller that wants this; "" if it does. `profile`: None for any."""
     if own.config != (project_file(folder) if own.is_project else config):
         return f"this proxy serves the config {own.config}"
-    if own.profile is not None and own.profile != profile:
+    if own.profile is not None and profile is not None and own.profile != profile:
         return f"this proxy serves the profile {own.profile!r}"
     return ""
 
@@ -101,7 +102,7 @@ def is_of_this_machine(name: str) -> bool:
 
 def choose_sockets(names: Iterable[str], wanted: ProxyIdentity) -> list[str]:
     """Return the sockets that may serve what is wanted, best first: those of the same folder, then of the nearest one
-    above it, and of the same profile alone before those of every profile."""
+    above it, and of the same profile alone before those of every profile. Where the profile is None, each will do."""
     found = list[tuple[int, str]]()
     places = [wanted.folder]
     while (above := os.path.dirname(places[-1])) not in ("", places[-1]):  # noqa: PTH120 -- quicker to import
@@ -111,7 +112,9 @@ def choose_sockets(names: Iterable[str], wanted: ProxyIdentity) -> list[str]:
     profiles = {_digest(wanted.profile or ""), _ANY}
     for name in names:
         parts = name.removesuffix(_SUFFIX).split("-")
-        if not is_of_this_machine(name) or len(parts) != 5 or parts[1] not in configs or parts[2] not in profiles:
+        if not is_of_this_machine(name) or len(parts) != 5 or parts[1] not in configs:
+            continue
+        if wanted.profile is not None and parts[2] not in profiles:
             continue
         is_project = parts[1] != _config(wanted)
         if is_project and parts[3] != folders[0]:

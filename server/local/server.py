@@ -158,6 +158,8 @@ class Service(Struct, frozen=True):
     """A caller that says nothing for so long is dropped; None keeps it."""
     is_raw: bool = False
     """The talk gets the bytes as they come, and limits its messages itself."""
+    is_of_all_profiles: bool = False
+    """A caller may leave open which profile it wants."""
     refuse: Callable[[dict[str, Any]], str] = lambda hello: ""
     """Says why a caller with this greeting cannot be served; "" if it can."""
 
@@ -206,9 +208,11 @@ class LocalServer:
     def greet(self, hello: dict[str, Any]) -> tuple[dict[str, Any], Service | None]:
         """Return the greeting that answers a caller's, and the service that it gets."""
         wanted = str(hello.get("wants"))
-        config, profile, folder = (str(hello.get(key) or "") for key in ("config", "profile", "folder"))
-        problem = refuse_greeting(hello) or serves(self._identity, config, profile, folder)
+        config, folder = (str(hello.get(key) or "") for key in ("config", "folder"))
         service = self.services.get(wanted)
+        is_any = service is not None and service.is_of_all_profiles and hello.get("profile") is None
+        profile = None if is_any else str(hello.get("profile") or "")
+        problem = refuse_greeting(hello) or serves(self._identity, config, profile, folder)
         if not problem and service is None:
             problem = f"no service {wanted[:40]!r}"
         if not problem and service is not None and self._count(service) >= service.most:

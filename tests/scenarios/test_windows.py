@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,38 @@ def test_status_also_knows_a_proxy_whose_state_is_not_in_the_storage(desk: Desk)
     assert f"proxy {desk.proxy()} runs, and has written no state of its servers into the storage." in said
     assert "No proxy is running" not in said
     assert "1 proxy runs now." in told([*command[:3], *command[4:]])
+
+
+@requirement("reload:broken")
+@pytest.mark.parametrize("profile", ["", "work"])
+def test_while_the_config_is_broken_every_command_says_who_serves_on_and_since_when(desk: Desk, profile: str) -> None:
+    good = json.loads(desk.config.read_text())
+    good["foretool"]["profiles"] = {"work": {}}
+    desk.config.write_text(json.dumps(good))
+    window = desk.opened(*(("--profile", profile) if profile else ()))
+
+    def told(*line: str, **environ: str) -> tuple[int, str]:
+        env = {**os.environ, "FORETOOL_SOCKETS": str(desk.sockets), **environ}
+        words = [sys.executable, "-m", "foretool", *line, "--config", str(desk.config)]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, " ".join(f"{done.stdout} {done.stderr}".split())
+
+    serves = re.compile(r"proxy \d+ still serves 1 client, for \d+ s with the config before this error; it takes")
+    for broken in ('{"mcpServers": {{', json.dumps({**good, "foretool": {"list_tokens": "many"}})):
+        desk.config.write_text(broken)
+        assert wait_until(lambda: serves.search(told("status")[1]))
+        for command in ((), ("list",), ("doctor",), ("tools",)):
+            status, said = told(*command)
+            assert status == 2 and serves.search(said), said
+    assert window.call("s0__echo", {"n": 1}) == '{"n": 1}'
+    # Here the variable is set, and where the proxy runs it is not.
+    desk.config.write_text(json.dumps({**good, "foretool": {**good["foretool"], "encoder_key": "${SET_HERE}"}}))
+    told_here = partial(told, SET_HERE="x")
+    older = "serves with an older config for"
+    assert wait_until(lambda: f"{older} " in told_here("status")[1] and "SET_HERE" in told_here("status")[1])
+    assert told_here("status")[0] == 1 and older in told_here("doctor")[1]
+    desk.config.write_text(json.dumps(good))
+    assert wait_until(lambda: told("status")[0] == 0 and older not in told("status")[1])
 
 
 @requirement("windows:one-proxy")

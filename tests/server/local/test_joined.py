@@ -83,6 +83,7 @@ class FakeFile:
         self.changed = changed
         self.read = asyncio.Event()
         self.looks = 0
+        self.refused = None
 
     def has_changed(self) -> bool:
         return self.changed
