@@ -141,7 +141,7 @@ def answer(
     described = dict.fromkeys(tool.upstream for tool, _ in chosen.known[: chosen.lined])
     is_sure = wanted.level in ("high", "medium") and not lacks.meaning_in
     fragments = instructions_for([*described] if is_sure else None)
-    could_have = matter(lacks.servers, catalog, arguments.lines, is_sure=not chosen.has_map)
+    could_have = [*matter(lacks.servers, catalog, arguments.lines, is_sure=not chosen.has_map), *lacks.waiting]
     missing = matter(could_have, catalog, arguments.lines, lacks.told, is_sure=False)
     told_whole = cards if wanted.is_paragraph else cards[: chosen.lined]
     tools = sum(catalog.now.count_tools(reach).values())
@@ -244,10 +244,12 @@ class AnswerWriter:
         `told_servers`: those whose words the client has; `is_ours`: the task is a wrong name, and in no language."""
         judged = self._search.judge(ranking)
         level, k = judged.level, judged.k
-        absent = [*self._find_absent(reach), *(self._under_review(reach) if level in ("low", "none") else ())]
+        waiting = self._under_review(reach) if level != "high" else []
+        absent = [*self._find_absent(reach), *(waiting if level != "medium" else ())]
+        untold = [each for each in waiting if level == "medium" and each.name not in (told or ())]
         held = {name: server for name in arguments.names if (server := self.find_held(name, reach))}
         lacks = Lacks(
-            absent, told or (), held, self._search.count_unindexed(reach.admits),
+            absent, told or (), untold, held, self._search.count_unindexed(reach.admits),
             self._search.meaning_in() if query.lines else None,
             not is_ours and _UNREAD not in (told or ()) and level != "high" and is_unread(query.lines),
         )  # fmt: skip

@@ -92,6 +92,9 @@ class Lacks(Struct, frozen=True):
     """Those that are not there, or of which tools are missing."""
     told: Collection[str] = ()
     """The servers of them that the session was told of."""
+    waiting: Sequence[Away] = ()
+    """Those of which tools wait for the user, beside matches of medium confidence. What was served until its server
+    changed it may be just what the task needs, so they are named; what was found is not doubted for them."""
     held: Mapping[str, str] = {}
     """The servers of tools that were asked for by name and wait for the user, by that name."""
     unsearched: int = 0

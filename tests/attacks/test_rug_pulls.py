@@ -410,6 +410,21 @@ async def test_a_search_says_that_tools_wait_for_the_user_where_it_finds_none_an
     assert causes["weather__tide_table"] == "denied"
 
 
+@requirement("trust:pin:description")
+async def test_a_search_in_some_doubt_says_once_that_tools_wait_for_the_user() -> None:
+    """A server that reads files was upgraded: "read the text file" was answered with a tool that compresses one, and
+    no word about those that had read files until then."""
+    read = tool("read", "Reads a text file", {"path": {"type": "string"}})
+    weigh = [tool(f"{verb}_file", f"{verb}s a file of text") for verb in ("Compress", "Upload", "Print")]
+    upstream = FakeUpstream("disk", [read, *weigh])
+    changed = {**read, "inputSchema": {"type": "object", "properties": {"where": {}}, "required": ["where"]}}
+    async with trusted(upstream) as stage:
+        await change(upstream, changed, *weigh)
+        first, second = [await stage.client.discover(task) for task in ("compress or print it", "print or upload it")]
+    assert first["confidence"] == second["confidence"] == "medium" and "absent" not in second
+    assert first["absent"].startswith("Tools of disk wait for the user's approval and are missing here")
+
+
 @requirement("trust:pin:resources", "trust:approve:live")
 async def test_words_that_somebody_approves_are_listed_at_once_although_the_server_is_down() -> None:
     resources, templates = [NOTE], [TEMPLATE]
