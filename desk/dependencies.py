@@ -61,8 +61,7 @@ def show_needs(path: Path | None, tool: str, *, as_json: bool) -> int:
     with offline.open_offline(load(path)) as app:
         found = app.catalog.find(tool) if tool else None
         if tool and found is None:
-            meant = offline.suggest_names(app, tool) or ";"
-            return complain(f"tools --needs: no tool is called {tool!r}{meant} `foretool tools` lists them", WRONG)
+            return complain(f"tools --needs: {offline.say_unknown(app, tool)}", WRONG)
         with output.waiting("comparing the schemas of all tools"):
             graph = draw_graph(app)
         is_served = learned_graph(app) is not None

@@ -13,7 +13,10 @@ from msgspec import Struct
 from foretool.server.app import App
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import Config, Profile
+from foretool.server.config.servers import matches
+from foretool.server.config.variables import is_pattern
 from foretool.server.lists.maker import View
+from foretool.server.trust.approvals import review_command
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Policy, Tool
 from foretool.storage.store import Store
@@ -37,6 +40,43 @@ def suggest_names(app: App, name: str) -> str:
     """Return "; did you mean" with the names closest to an unknown one, or ""."""
     close = app.catalog.meanings.near(name)
     return f"; did you mean {', '.join(close)}?" if close else ""
+
+
+def find_waiting(app: App) -> list[tuple[str, str]]:
+    """Return server and exposed name of each tool that waits for the user and of which no earlier version is served."""
+    held = {(each.server, each.name) for each in app.store.approvals.held() if each.kind == "tool"}
+    refused = app.store.approvals.refused("tool")
+    return sorted(
+        {
+            (server, exposed)
+            for server, exposed, own in refused
+            if (server, own) in held and server in app.config.servers
+        }
+    )
+
+
+def why_unserved(app: App, name: str) -> str:
+    """Say why a tool that is or was there is not served by a name, and what to do; "" if nobody knows of such a one."""
+    for server, exposed, own in app.store.approvals.refused("tool"):
+        if name in (exposed, own) or (is_pattern(name) and matches(exposed, (name,))):
+            return f"{name!r} of server {server!r} waits for your approval (denied); {review_command(server)} shows it"
+    if (gone := app.catalog.meanings.why_gone(name)) is not None:
+        return f"{name!r} cannot be called ({gone.cause}): {gone.change}"
+    unlisted = sorted(app.upstreams.unlisted())
+    if any(name.startswith(f"{server}__") for server in unlisted):
+        server = name.partition("__")[0]
+        if (failure := app.upstreams.failure(server)) is not None:
+            return f"server {server!r} does not work (offline): {failure.reason}"
+        return f"the tools of server {server!r} are not known (offline); foretool doctor says why"
+    return ""
+
+
+def say_unknown(app: App, name: str) -> str:
+    """Say that no tool is called so, or why it is not served, and what to do."""
+    if why := why_unserved(app, name):
+        return why
+    meant = suggest_names(app, name) or "; foretool tools lists them"
+    return f"no tool is called {name!r} (unknown){meant}"
 
 
 class ReadWordings(Struct, frozen=True):

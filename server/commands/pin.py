@@ -37,7 +37,9 @@ class Pins(Struct, frozen=True):
     over: dict[str, tuple[int, int]]
     """By profile, tokens of its pins and its budget where they exceed it; "" is the list without a profile."""
     unmatched: tuple[str, ...] = ()
-    """What is pinned and fits no tool that is known."""
+    """What is pinned and fits no tool that is served."""
+    unserved: dict[str, str] = {}
+    """Of these, why a tool that is or was there is not served, and what to do."""
 
 
 @click.command("pin")
@@ -79,7 +81,7 @@ def _pin(own: OwnServers, app: App, pattern: str) -> str:
         waiting = _find_waiting(app, pattern)
         if not waiting:
             meant = offline.suggest_names(app, pattern) or "; foretool tools shows the names"
-            return f"no tool is called or matches {pattern!r}{meant}"
+            return offline.why_unserved(app, pattern) or f"no tool is called or matches {pattern!r}{meant}"
         names = ", ".join(waiting)
         output.warn(f"{pattern!r} matches no tool that is known; not known yet are those of {names}")
     own.pin(pattern)
@@ -153,13 +155,16 @@ def count_pins(app: App) -> Pins:
     costs = {name: (cost(each.pin), each.list_tokens) for name, each in app.config.profiles.items()}
     over = {name: each for name, each in costs.items() if each[0] > each[1]}
     unmatched = tuple(each for each in settings.pin if not app.catalog.pins((each,)))
-    return Pins(tools, cost(settings.pin), app.config.profiles[""].list_tokens, over, unmatched)
+    unserved = {each: why for each in unmatched if (why := offline.why_unserved(app, each))}
+    return Pins(tools, cost(settings.pin), app.config.profiles[""].list_tokens, over, unmatched, unserved)
 
 
 def show_pins(pins: Pins) -> None:
     """Print what is pinned and what it costs."""
-    if pins.unmatched:
-        output.say(f"Pinned, and no tool that is known is called so: {', '.join(pins.unmatched)}", "yellow")
+    for why in pins.unserved.values():
+        output.say(f"Pinned, and not served: {why}", "yellow")
+    if unknown := [each for each in pins.unmatched if each not in pins.unserved]:
+        output.say(f"Pinned, and no tool that is known is called so: {', '.join(unknown)}", "yellow")
     if not pins.tools and pins.unmatched:
         return
     if not pins.tools:

@@ -36,7 +36,6 @@ from foretool.server.protocol.apps import is_for_model
 from foretool.server.recording.calibration import read_calibration
 from foretool.server.system import interrupts
 from foretool.server.system.logs import mute_logging
-from foretool.server.trust.approvals import review_command
 from foretool.server.trust.policy import FOR_ITS_PAGE
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
@@ -293,7 +292,7 @@ def command(
             asked = explain_tool(app, found, tool, shown_to)
         else:
             before = map(_say_missed, misses_of_tool(app.store, shown_to.name, name))
-            return complain(f"search: {'; '.join([_say_unknown(app, name), *before])}", WRONG)
+            return complain(f"search: {'; '.join([offline.say_unknown(app, name), *before])}", WRONG)
     if as_text:
         output.say_lines(found.answer)
         return 0
@@ -427,23 +426,6 @@ def was_known(app: App, tool: Tool, got: Exposure) -> bool:
     names = dict.fromkeys((tool.name, *(each.name for each in own)))
     versions = app.store.catalog.versions
     return any(each.first_seen <= got.at for name in names for each in versions(tool.upstream, name))
-
-
-def _say_unknown(app: App, name: str) -> str:
-    """Say why no tool is known by a name, and what to do."""
-    for server, exposed, own in app.store.approvals.refused("tool"):
-        if name in (exposed, own):
-            return f"{name!r} of server {server!r} waits for your approval (denied); {review_command(server)} shows it"
-    if (gone := app.catalog.meanings.why_gone(name)) is not None:
-        return f"{name!r} cannot be called ({gone.cause}): {gone.change}"
-    unlisted = sorted(app.upstreams.unlisted())
-    if any(name.startswith(f"{server}__") for server in unlisted):
-        server = name.partition("__")[0]
-        if (failure := app.upstreams.failure(server)) is not None:
-            return f"server {server!r} does not work (offline): {failure.reason}"
-        return f"the tools of server {server!r} are not known (offline); foretool doctor says why"
-    meant = offline.suggest_names(app, name) or "; foretool tools lists them"
-    return f"no tool is called {name!r} (unknown){meant}"
 
 
 def _say_missed(missed: MissedBefore) -> str:

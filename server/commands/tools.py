@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -78,6 +79,8 @@ class Inventory(Struct, frozen=True):
     """Those of them that could not be used when they were last tried, or whose entries cannot be used."""
     personal_servers: tuple[str, ...]
     """Servers with `per_user`: each person has a list of tools of their own there, which is not among `tools`."""
+    waiting: dict[str, int]
+    """By server, how many tools wait for your approval and are not served in an earlier version."""
     instructions: dict[str, tuple[TextFinding, ...]]
     """By server, what looks wrong in its instructions; looked for where `findings` are."""
 
@@ -137,8 +140,7 @@ def command(
         if schema:
             tool = app.catalog.find(schema)
             if tool is None:
-                meant = offline.suggest_names(app, schema) or "; `foretool tools` lists them"
-                return complain(f"--schema: no tool is called {schema!r}{meant}", WRONG)
+                return complain(f"--schema: {offline.say_unknown(app, schema)}", WRONG)
             click.echo(msgspec.json.format(bytes(write_definition(tool)), indent=2))
             return 0
         inspection = inspect(app.catalog) if as_json or suspicious else Inspection({})
@@ -146,7 +148,7 @@ def command(
         with output.waiting("counting tokens"):
             inventory = take_inventory(app, inspection, pattern, upstream, unused=unused, order=order)
         fits = not inventory.catalog_tools or any(fits_pattern(each.id, pattern) for each in app.catalog.tools())
-        unknown = "" if fits else f"tools: no tool fits {pattern!r}{offline.suggest_names(app, pattern)}"
+        unknown = "" if fits else f"tools: {_say_none_fits(app, pattern)}"
     if suspicious:
         inventory = replace(inventory, tools=tuple(row for row in inventory.tools if row.findings))
     output.show(inventory, as_json, _print_findings if suspicious else lambda shown: _print(shown, unused))
@@ -193,6 +195,13 @@ def take_inventory(
             *config.wrong,
         ),
         personal_servers=personal,
+        waiting=dict(
+            Counter(
+                server
+                for server, exposed in offline.find_waiting(app)
+                if fits_pattern(exposed, pattern) and upstream in ("", server)
+            )
+        ),
         instructions={
             name: found[INSTRUCTIONS]
             for name, found in inspection.by_server.items()
@@ -206,6 +215,10 @@ def fits_pattern(name: str, pattern: str) -> bool:
     if is_pattern(pattern):
         return fnmatchcase(name, pattern)
     return pattern.lower() in name.lower()
+
+
+def _say_none_fits(app: App, pattern: str) -> str:
+    return offline.why_unserved(app, pattern) or f"no tool fits {pattern!r}{offline.suggest_names(app, pattern)}"
 
 
 def _print(inventory: Inventory, unused: bool) -> None:
@@ -238,6 +251,9 @@ def _print(inventory: Inventory, unused: bool) -> None:
             f"for each person: {names}; who is signed in has tools of their own there (per_user), which are listed to"
             " nobody else, and not here"
         )
+    if inventory.waiting:
+        counts = ", ".join(f"{count} of {name}" for name, count in inventory.waiting.items())
+        output.say(f"not served, because they wait for your approval: {counts}; `foretool review` shows them")
     if new := [name for name in inventory.unlisted_servers if name not in inventory.failing_servers]:
         names = ", ".join(new)
         output.say(f"not known yet: {names}; their tools appear once a client connects; `foretool doctor` checks them")

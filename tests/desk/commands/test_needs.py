@@ -92,8 +92,8 @@ def test_an_unknown_tool_is_refused_with_what_may_be_meant(tmp_path: Path, capsy
     path = write_config(tmp_path)
     filled(path).close()
     page = told(path, capsys, "calc__pots", status=1)
-    assert "no tool is called 'calc__pots'" in page and "`foretool tools`" in page
-    assert "no tool is called 'xyz'; `foretool tools` lists them" in told(path, capsys, "xyz", status=1)
+    assert "no tool is called 'calc__pots' (unknown); did you mean calc__post?" in page
+    assert "no tool is called 'xyz' (unknown); foretool tools lists them" in told(path, capsys, "xyz", status=1)
 
 
 def test_before_anything_is_known_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from command_fakes import fill, write_config
+from held_fakes import hold_changes
 
 from foretool.server.commands.group import run
+from foretool.server.config.loader import load
 
 
 @pytest.fixture
@@ -48,6 +50,7 @@ def test_without_a_name_it_shows_what_is_pinned(config: Path, capsys: pytest.Cap
         "budget": 70,
         "over": {},
         "unmatched": [],
+        "unserved": {},
     }
 
 
@@ -66,7 +69,9 @@ def test_a_pattern_for_tools_that_are_not_known_yet_is_pinned_with_a_remark(
     assert json.loads(path.read_text())["foretool"]["pin"] == ["sky__*"]
     capsys.readouterr()
     assert run(["pin", "--config", str(path)]) == 0
-    assert capsys.readouterr().out == "Pinned, and no tool that is known is called so: sky__*\n"
+    assert capsys.readouterr().out == (
+        "Pinned, and not served: the tools of server 'sky' are not known (offline); foretool doctor says why\n"
+    )
     assert run(["pin", "--remove", "sky__*", "--config", str(path)]) == 0
     assert "pin" not in json.loads(path.read_text())["foretool"]
 
@@ -80,3 +85,17 @@ def test_a_pattern_that_no_server_can_fit_is_not_pinned(
     assert run(["pin", pattern, "--config", str(path)]) == 1
     assert f"no tool is called or matches '{pattern}'" in capsys.readouterr().err
     assert path.read_bytes() == before
+
+
+def test_a_tool_that_waits_for_the_user_is_not_called_unknown(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The server of a pinned tool was upgraded: "no tool that is known is called so", and the pin was taken back."""
+    hold_changes(load(config))
+    for pattern in ("calc__sub", "calc__su*"):
+        assert run(["pin", pattern, "--config", str(config)]) == 1
+        said = f"pin: {pattern!r} of server 'calc' waits for your approval (denied); foretool review calc shows it"
+        assert said in capsys.readouterr().err
+    config.write_text(config.read_text().replace('"list_tokens"', '"pin": ["calc__sub", "nix"], "list_tokens"'))
+    assert run(["pin", "--config", str(config)]) == 0
+    out = capsys.readouterr().out
+    assert "Pinned, and not served: 'calc__sub' of server 'calc' waits for your approval" in out
+    assert "no tool that is known is called so: nix\n" in out

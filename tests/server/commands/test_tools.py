@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from command_fakes import fill, write_config
+from held_fakes import hold_changes
 from requirements import requirement
 
 from foretool.server.commands.group import run
+from foretool.server.config.loader import load
 
 UNMARKED = {"risk": "write", "risk_from": "none", "bridge": "call_tool_write", "denied": ""}
 
@@ -128,7 +130,7 @@ def test_an_unknown_name_is_status_1_with_those_that_may_be_meant(
 ) -> None:
     assert run(["tools", "--schema", "sky__forcast", "--config", str(path)]) == 1
     assert capsys.readouterr().err.startswith(
-        "foretool: --schema: no tool is called 'sky__forcast'; did you mean sky__"
+        "foretool: --schema: no tool is called 'sky__forcast' (unknown); did you mean sky__"
     )
 
 
@@ -145,3 +147,18 @@ def test_a_server_whose_entry_cannot_be_used_is_said_to_lack_its_tools(
     path = write_config(tmp_path, {"calc": {"command": "calc"}, "shop": broken})
     assert run(["tools", "--server", "shop", "--config", str(path)]) == 0
     assert "not known, because the servers do not work: shop; `foretool list` says why" in capsys.readouterr().out
+
+
+def test_tools_that_wait_for_the_user_are_counted_and_named_as_such(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server was upgraded: 13 of its 14 tools were missing without a word, and asked for by name unknown."""
+    hold_changes(load(path))
+    assert told(path, capsys)["waiting"] == {"calc": 1}
+    assert told(path, capsys, "--server", "sky")["waiting"] == {}
+    assert run(["tools", "calc", "--config", str(path)]) == 0
+    assert "not served, because they wait for your approval: 1 of calc; `foretool review`" in capsys.readouterr().out
+    for arguments in (["calc__sub"], ["calc__s*"], ["--schema", "calc__sub"], ["--needs", "calc__sub"]):
+        assert run(["tools", *arguments, "--config", str(path)]) == 1
+        said = f"{arguments[-1]!r} of server 'calc' waits for your approval (denied); foretool review calc shows it"
+        assert said in capsys.readouterr().err
