@@ -72,7 +72,10 @@ class App:
         self.store = store
         store.hide(lambda: live.now.secrets)
         self.policy = TrustPolicy(
-            live, lambda person, tool: self.people.sees(person, tool), lambda: self.catalog.now.page_servers
+            live,
+            lambda person, tool: self.people.sees(person, tool),
+            lambda: self.catalog.now.page_servers,
+            lambda name: self.catalog.given_to(name),
         )
         self.turn = Turn()
         self.guard = Guard(self._is_storage_said)

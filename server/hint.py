@@ -413,11 +413,14 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     from foretool.server.catalog.server_words import read_server_names
     from foretool.server.hints.texts import MOST, Hint, Mark, is_doubtful, without_unasked, write_prompt_hint
     from foretool.server.trust.policy import Reach
-    from foretool.storage.records import working_set_key
+    from foretool.storage.records import ToolId, working_set_key
 
     weights = _find_encoder(config)
     reached = find_known(store, config.servers.values())
-    reach = Reach(config.profiles[profile], config.servers, config.settings)
+    given = store.catalog.exposed_names() if config.profiles[profile].deny else {}
+    reach = Reach(
+        config.profiles[profile], config.servers, config.settings, given_to=lambda name: given.get(ToolId(name))
+    )
     corpus, tools = _read_tools(config, store, reached, reach, text, _MOST_READ if weights else _MOST_RANKED)
     working_set = store.serving.working_set(working_set_key(profile, "frozen"))
     listed, named = (working_set.tools, working_set.named) if working_set is not None else ((), ())

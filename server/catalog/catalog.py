@@ -23,6 +23,7 @@ from foretool.server.catalog.snapshot import NO_TOOLS, ServerTools, Snapshot
 from foretool.server.config.servers import Server, matches, program_of
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.lists import TOOLS
+from foretool.server.trust.policy import rule_names
 from foretool.server.trust.text import clean
 from foretool.storage.records import Tool, ToolId
 from foretool.storage.steps import Steps, finish
@@ -171,9 +172,22 @@ class Catalog:
 
     def is_pinned(self, tool: Tool, patterns: Sequence[str] = ()) -> bool:
         own = self._entries[tool.upstream].entry.pin
-        return matches(tool.name, own) or matches(tool.id, patterns)
+        return matches(tool.name, own) or self.is_meant(tool, patterns)
+
+    def is_meant(self, tool: Tool, patterns: Collection[str]) -> bool:
+        """Return whether patterns of exposed names mean a tool, by one of the names for rules or by one that it had
+        before: an alias or a prefix given later takes no pin away."""
+        if not patterns:
+            return False
+        names = rule_names(tool, self._naming.namespaces.prefix(tool.upstream))
+        key = (tool.upstream, tool.name)
+        return any(matches(name, patterns) for name in names) or any(self.given_to(each) == key for each in patterns)
 
     # -- their names
+
+    def given_to(self, name: str) -> Key | None:
+        """Return the server and the own name of the tool that was ever given a name."""
+        return self._naming.given.get(ToolId(name))
 
     @property
     def namespaces(self) -> Namespaces:

@@ -77,17 +77,26 @@ def check_pages(catalog: Catalog, config: Config) -> Iterator[Finding]:
 def check_patterns(catalog: Catalog, config: Config, *, complete: bool) -> Iterator[Finding]:
     """Report patterns of pins and rules that match nothing, and pins that exceed the budget. `complete`: all tools are
     known."""
-    exposed: list[str] = [tool.id for tool in catalog.tools()]
-    wanted = [("foretool.pin", pattern, exposed) for pattern in config.settings.pin]
+    wanted = [("foretool.pin", pattern, _is_meant(catalog, pattern)) for pattern in config.settings.pin]
     keys = ("pin", "allow", "deny", "risk")
     for server in config.servers.values():
         own = [tool.name for tool in catalog.of(server.name)]
-        wanted += [(f"{server.name}: {key}", each, own) for key in keys for each in getattr(server.entry, key) if own]
+        wanted += [
+            (f"{server.name}: {key}", each, any(matches(name, (each,)) for name in own))
+            for key in keys
+            for each in getattr(server.entry, key)
+            if own
+        ]
     for name, profile in config.settings.profiles.items():
-        rules = [(key, each) for key in ("allow", "deny") for each in getattr(profile, key)]
-        wanted += [(f"profile {name}: {key}", each, exposed) for key, each in rules]
-    for where, pattern, existing in wanted:
-        if complete and pattern not in CLASSES and not any(matches(name, (pattern,)) for name in existing):
+        # What lets a call through counts for the present name alone.
+        rules = [
+            (key, fits, each)
+            for key, fits in (("allow", _is_shown), ("deny", _is_meant))
+            for each in getattr(profile, key)
+        ]
+        wanted += [(f"profile {name}: {key}", each, fits(catalog, each)) for key, fits, each in rules]
+    for where, pattern, is_meant in wanted:
+        if complete and pattern not in CLASSES and not is_meant:
             do = "`foretool tools` shows the names; patterns in a server's own entry have no prefix"
             yield warning("names", Code.PATTERN_WITHOUT_TOOL, f"{where}: {pattern!r} matches no tool", do)
     pinned = catalog.pins(config.settings.pin)
@@ -96,6 +105,14 @@ def check_patterns(catalog: Catalog, config: Config, *, complete: bool) -> Itera
     if cost > budget:
         what = f"{len(pinned)} pinned tools take {cost:,} tokens, more than list_tokens ({budget:,})"
         yield warning("names", Code.PINS_TOO_LARGE, what, "raise list_tokens, or pin fewer")
+
+
+def _is_meant(catalog: Catalog, pattern: str) -> bool:
+    return any(catalog.is_meant(tool, (pattern,)) for tool in catalog.tools())
+
+
+def _is_shown(catalog: Catalog, pattern: str) -> bool:
+    return any(matches(tool.id, (pattern,)) for tool in catalog.tools())
 
 
 _DO: Final = {

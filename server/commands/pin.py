@@ -77,7 +77,7 @@ def command(
 
 def _pin(own: OwnServers, app: App, pattern: str) -> str:
     """Pin a tool, or what a pattern fits. Returns why that cannot be done, or ""."""
-    if not any(matches(tool.id, (pattern,)) for tool in app.catalog.tools()):
+    if not any(app.catalog.is_meant(tool, (pattern,)) for tool in app.catalog.tools()):
         waiting = _find_waiting(app, pattern)
         if not waiting:
             meant = offline.suggest_names(app, pattern) or "; foretool tools shows the names"

@@ -27,7 +27,6 @@ from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Caller, Exchange
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
-from foretool.server.config.servers import matches
 from foretool.server.config.settings import DomainEntry
 from foretool.server.discovery.arguments import MATCHES
 from foretool.server.discovery.instructions import Instructions
@@ -265,7 +264,7 @@ class AgentSteps:
         """Return the tools that are always pinned, and those that are pinned for this kind of task."""
         catalog = self._catalog
         patterns = self._config.settings.domains[domain].pin if domain else ()
-        found = [*catalog.pins(profile.pin), *(tool.id for tool in catalog.tools() if matches(tool.id, patterns))]
+        found = [*catalog.pins(profile.pin), *(tool.id for tool in catalog.tools() if catalog.is_meant(tool, patterns))]
         finds = self._policy.reach(profile).finds
         known = [tool for id in dict.fromkeys(found) if (tool := catalog.get(id)) and finds(tool)]
         return [Candidate(tool.id, "tool", self._fit_tool(tool).tokens, 1.0) for tool in known]

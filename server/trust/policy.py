@@ -105,14 +105,25 @@ class Refuse(Struct, frozen=True):
 Decision = Run | Confirm | Refuse
 
 
+GivenTo = Callable[[str], tuple[str, str] | None]
+"""Returns the server and the own name of the tool that was ever given a name."""
+
+
+def rule_names(tool: Tool, prefix: str) -> set[str]:
+    """Return the names by which rules and pins may mean a tool. It may have lost its plain name to another one, or be
+    shown under a prefix or an alias; a rule against its server's and its own name still means it."""
+    return {tool.id, f"{tool.upstream}__{tool.name}", f"{prefix or tool.upstream}__{tool.name}"}
+
+
 class Reach:
     """What the clients of one profile may find and call, by the config as it is at one time."""
 
     def __init__(
         self, profile: Profile, servers: Mapping[str, Server], settings: Settings, sees: Sees | None = None,
-        pages: Pages | None = None,
+        pages: Pages | None = None, given_to: GivenTo = lambda name: None,
     ) -> None:  # fmt: skip
         self.profile = profile
+        self._given_to = given_to
         self._sees = sees
         self._pages = pages
         self._personal = frozenset(name for name, each in servers.items() if each.per_user is not None)
@@ -254,8 +265,9 @@ class Reach:
         bridge: BridgeName = "call_tool" if risk == "read" or self.bridges == "one" else "call_tool_write"
         if not (entry.deny or entry.allow or self.profile.deny or self.profile.allow):
             return Verdict(risk, source, bridge=bridge)
-        # A tool may have lost its plain name to another one; a rule against that name still means it.
-        names = {tool.id, f"{tool.upstream}__{tool.name}", f"{entry.prefix or tool.upstream}__{tool.name}"}
+        # A call by a name that the tool had before still reaches it, so a rule against that name means it too.
+        had = {each for each in self.profile.deny if self._given_to(each) == (tool.upstream, tool.name)}
+        names = rule_names(tool, entry.prefix or "") | had
         for whose, patterns, called in (
             (f"server {tool.upstream!r}", entry.deny, {tool.name}),
             (f"profile {self.profile.name!r}", self.profile.deny, names),
@@ -278,12 +290,16 @@ class Reach:
 class TrustPolicy:
     """Returns the `Reach` of each profile under the config in force."""
 
-    def __init__(self, config: LiveConfig, sees: Sees | None = None, pages: Pages | None = None) -> None:
+    def __init__(
+        self, config: LiveConfig, sees: Sees | None = None, pages: Pages | None = None,
+        given_to: GivenTo = lambda name: None,
+    ) -> None:  # fmt: skip
         """`sees`: tells what the servers with a token for each person have listed to whom; None where nobody calls, and
         all of it is shown to the user of this machine."""
         self._config = config
         self._sees = sees
         self._pages = pages
+        self._given_to = given_to
         self._read = config.now
         """The config that `_reaches` were made for."""
         self._reaches: dict[str, Reach] = {}
@@ -296,7 +312,7 @@ class TrustPolicy:
         if found is None or (found.profile is not profile and found.profile != profile):
             if len(self._reaches) >= _MOST_REACHES:
                 self._reaches.clear()
-            found = Reach(profile, self._read.servers, self._read.settings, self._sees, self._pages)
+            found = Reach(profile, self._read.servers, self._read.settings, self._sees, self._pages, self._given_to)
             self._reaches[profile.key] = found
         return found
 
