@@ -187,6 +187,9 @@ class Gatekeeper:
         whether it is known what was seen first."""
         if self._ledger.is_seen(server.name, "launch"):
             return True
+        exposed = {tool.name: tool.id for tool in listing.tools}
+        if not before.tools and self._ledger.take_over(launch, exposed, self._config.now.prefixes):
+            return True
         state: Approval = "held" if server.entry.approve_new else "approved"
         seen = before if before.tools or before.text else listing
         hidden = (tool for tool in listing.tools if seen is before and not server.offers(tool.name))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -146,6 +146,16 @@ class ApprovalLedger:
             return True
         self.unjudged.add(key[0])
         return False
+
+    def take_over(self, launch: Definition, exposed: Mapping[str, str], configured: Collection[str]) -> bool:
+        """Give a server that was never seen what was decided about one that the user has renamed: it was reached in the
+        very same way and had a tool of the same name, and no server that is `configured` is reached so. Return whether
+        there was one. Raises `StorageError`."""
+        earlier = self.store.reached_so(launch.hash)
+        if not earlier or any(name in configured for name in earlier):
+            return False
+        had = {head.name for head in self.store.heads(earlier[0], "tool")}
+        return not had.isdisjoint(exposed) and self.store.take_over(launch.server, earlier[0], exposed)
 
     def approve_all(self, server: str, definitions: Sequence[Definition], launch: Definition) -> Steps[None]:
         """Approve what is not blocked, some at a time. What cannot be written now is approved again with the next

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import astuple
@@ -23,6 +23,19 @@ _DEFINITIONS = Table("approvals", Definition, is_checked=True)
 _COLUMNS = ", ".join((*Definition.__struct_fields__, "decision"))
 _MARKS = ", ".join("?" * len(_COLUMNS.split(", ")))
 _INSERT = f"INSERT INTO approvals ({_COLUMNS}) VALUES ({_MARKS})"  # noqa: S608  # constants of this file
+_NOT_COPIED = {"server": "?", "exposed": "''"}
+_TAKE_OVER = f"""
+    INSERT INTO approvals ({_COLUMNS}) SELECT {", ".join(_NOT_COPIED.get(each, each) for each in _COLUMNS.split(", "))}
+        FROM approvals WHERE server = ? AND state != 'held' AND kind NOT IN ('begun', 'shown') ON CONFLICT DO NOTHING
+"""  # noqa: S608  # constants of this file
+_REACHED_SO = """
+    SELECT upstreams.name FROM upstreams JOIN approvals ON approvals.server = upstreams.name
+        AND approvals.kind = 'launch' AND approvals.name = '' AND approvals.hash = upstreams.fingerprint
+        WHERE upstreams.fingerprint = ? AND approvals.state = 'approved'
+        ORDER BY approvals.decision DESC, approvals.seen_at DESC, upstreams.name
+"""
+_BLOCKED_TOOLS = "SELECT name FROM approvals WHERE server = ? AND kind = 'tool' AND state = 'blocked'"
+_EXPOSE = "UPDATE approvals SET exposed = ? WHERE server = ? AND kind = 'tool' AND name = ? AND state = 'blocked'"
 _APPROVE = _INSERT + (
     " ON CONFLICT (server, kind, name, hash) DO UPDATE SET version = excluded.version,"
     " state = CASE WHEN approvals.state = 'held' THEN 'approved' ELSE approvals.state END"
@@ -200,6 +213,21 @@ class ApprovalStore(Subject):
                     self._database.run_all(_DROP_WRITTEN, others)
                 yield
         return None
+
+    def reached_so(self, launch: str) -> list[str]:
+        """Return the servers that were last reached in the approved way of this hash, the latest first."""
+        return [name for (name,) in self._database.rows(_REACHED_SO, (launch,))]
+
+    def take_over(self, server: str, earlier: str, exposed: Mapping[str, str]) -> bool:
+        """Give a server that was never seen what was decided about another one; return whether it has that now. What
+        is held is left out, because the server lists it again. `exposed`: what its tools are called now."""
+        with self._database.atomic():
+            if self._is_seen(server, "launch") or self._database.row(_BEGUN, (server, "launch")) is not None:
+                return False
+            self._database.run(_TAKE_OVER, (server, earlier))
+            blocked = (name for (name,) in self._database.rows(_BLOCKED_TOOLS, (server,)))
+            self._database.run_all(_EXPOSE, [(exposed.get(name, ""), server, name) for name in blocked])
+            return self._is_seen(server, "launch")
 
     def approve_listed(self, definitions: Sequence[Definition]) -> None:
         """Approve definitions without a decision of the user; those that were blocked stay blocked."""

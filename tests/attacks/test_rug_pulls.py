@@ -23,10 +23,12 @@ from fakes import (
     FakeUpstream,
     Json,
     Stage,
+    config_of,
     failing_store,
     proxy_over,
     said,
     tool,
+    write_entries,
 )
 from requirements import requirement
 from served import Served, wait_until, write_config
@@ -423,6 +425,31 @@ async def test_a_search_in_some_doubt_says_once_that_tools_wait_for_the_user() -
         first, second = [await stage.client.discover(task) for task in ("compress or print it", "print or upload it")]
     assert first["confidence"] == second["confidence"] == "medium" and "absent" not in second
     assert first["absent"].startswith("Tools of disk wait for the user's approval and are missing here")
+
+
+@requirement("trust:pin:description")
+async def test_what_was_decided_about_a_server_stays_when_the_user_renames_it() -> None:
+    """The first sight of the new name approved all that the user had blocked, and what was waiting."""
+    upstream, tides = weather(), tool("tide_table", "Tells the tide")
+    async with trusted(upstream) as stage:
+        evil = {**FORECAST, "description": EVIL}
+        await change(upstream, evil, RISKY, tides)
+        waiting = [each for each in held(stage.store) if each.name == "tide_table"]
+        stage.store.approvals.decide(waiting, "blocked")
+        sky = FakeUpstream("sky", [evil, RISKY, tides], entry=dict(write_entries(upstream)["mcpServers"]["weather"]))
+        stage.app.fakes = {"sky": sky}
+        await stage.app.reloader.apply(config_of(sky, policy="full"))
+        await stage.client.until(lambda: stage.app.catalog.find("sky__wipe") is not None)
+        shown = await listed(stage.client)
+        assert "sky__wipe" in shown and "sky__tide_table" not in shown
+        assert shown["sky__forecast"]["description"] == "Tells tomorrow's weather"
+        assert "foretool review sky" in await refusal(stage.client, "sky__tide_table")
+        assert [each.name for each in held(stage.store, "sky")] == ["forecast"]
+        both = {name: FakeUpstream(name, [evil, RISKY, tides], entry=sky.entry) for name in ("sky", "copy")}
+        stage.app.fakes = both
+        await stage.app.reloader.apply(config_of(*both.values(), policy="full"))
+        await stage.client.until(lambda: stage.app.catalog.find("copy__tide_table") is not None)
+    assert not sky.calls
 
 
 @requirement("trust:pin:resources", "trust:approve:live")

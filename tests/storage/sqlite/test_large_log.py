@@ -56,6 +56,8 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
     "approvals.heads": lambda store: store.approvals.heads("git", "tool"),
     "approvals.approved": lambda store: store.approvals.approved("git", "tool", "log"),
     "approvals.add_first": lambda store: finish(store.approvals.add_first([replace(HELD, state="approved")])),
+    "approvals.reached_so": lambda store: store.approvals.reached_so(HELD.hash),
+    "approvals.take_over": lambda store: store.approvals.take_over("renamed", "git", {}),
     "approvals.approve_listed": lambda store: store.approvals.approve_listed([replace(HELD, state="approved")]),
     "approvals.hold": lambda store: finish(store.approvals.hold("git", ["tool"], [replace(HELD, hash="h10")])),
     "approvals.held": lambda store: store.approvals.held(),
