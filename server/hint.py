@@ -351,12 +351,12 @@ def answer_alone(asked: HookPrompt, options: HintOptions) -> str:
     """Store the prompt and name its tools without a proxy."""
     config = _load(options)
     from foretool.storage.engine import StorageError
-    from foretool.storage.opening import open_store
+    from foretool.storage.opening import open_readable_store
     from foretool.storage.records import Exposure
 
     with contextlib.ExitStack() as opened:
         with _undisturbed():
-            store = opened.enter_context(open_store(config.storage, busy_ms=50))
+            store = opened.enter_context(open_readable_store(config.storage, busy_ms=50))
             # The store may be busy or full, and the hint is still useful.
             with contextlib.suppress(StorageError):
                 _keep(asked, options, config, store)

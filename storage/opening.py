@@ -53,12 +53,24 @@ def open_serving_store(place: StorePlace | str, *, busy_ms: int = 250) -> Store:
     return Store(_server_engine(place).open_to_serve(place, busy_ms))
 
 
+def open_readable_store(place: StorePlace | str, *, busy_ms: int = 250) -> Store:
+    """Do what `open_store` does, and open a file that cannot be written, as on a full disk, for reading: `Store.notice`
+    says why then. Raises `StorageError`."""
+    try:
+        return open_store(place, busy_ms=busy_ms)
+    except StorageError as error:
+        found = SqliteDatabase.open_unwritable(place, str(error)) if isinstance(place, Path) else None
+        if found is None:
+            raise
+        return Store(found)
+
+
 def open_existing_store(place: StorePlace) -> Store:
     """Open the store at `place` for reading; if there is none yet, open an empty one in memory instead. Raises
     `StorageError`, also where there is none and no proxy can create it."""
     if not isinstance(place, ServerAddress):
         require_place(place)
-        return open_store(place if place.exists() else MEMORY)
+        return open_readable_store(place if place.exists() else MEMORY)
     database = _server_engine(place).open(place, 250, creates=False)
     return open_store(MEMORY) if database is None else Store(database)
 

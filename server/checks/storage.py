@@ -66,7 +66,8 @@ def _check_file(path: Path) -> Iterator[Finding]:
     try:
         health = examine_store(path, CHECK_S)
     except StorageError as error:
-        yield problem("storage", Code.STORAGE_UNUSABLE, str(error), ELSEWHERE)
+        what, do = find_full_disk(path)
+        yield problem("storage", Code.STORAGE_UNUSABLE, what, do) if what else say_refused(str(error))
         return
     if health.is_foreign:
         yield problem("storage", Code.STORAGE_FOREIGN, f"{path}: was made by another program", ELSEWHERE)

@@ -151,7 +151,7 @@ class Overview(Struct, frozen=True):
     is_registered: bool = True
     """Whether a client's file has foretool."""
     disk_full: str = ""
-    """That the disk of the storage is full, and the way out; "" where it is not."""
+    """That the disk of the storage is full or its file cannot be written, and the way out; "" where it can."""
     without_storage: tuple[TroubleNote, ...] = ()
     """Running proxies that cannot write the storage, and why."""
     failing_jobs: tuple[ProxyJob, ...] = ()
@@ -213,7 +213,7 @@ def read_state(config: Config) -> Overview:
             missed=most_missed(app, app.store.calls.count_misses(MissFilter(time.time() - _RECENT_S)), view.told),
             calls=app.store.statistics().calls,
             is_registered=bool(find_registered(config.path)),
-            disk_full=say_full_disk(config.storage),
+            disk_full=say_full_disk(config.storage) or app.store.notice,
             without_storage=without_storage,
             failing_jobs=find_failing_jobs(config.storage),
         )

@@ -144,7 +144,7 @@ class Status(Struct, frozen=True):
     findings: dict[str, dict[Severity, int]]
     """By server, how many texts look wrong, by severity; servers without any are left out."""
     disk_full: str
-    """That the disk of the storage file is full, and the way out; "" where it is not."""
+    """That the disk of the storage file is full or the file cannot be written, and the way out; "" where it can."""
     storage_trouble: str
     """Why the storage file cannot be read, or ""."""
     held: dict[str, str]
@@ -260,7 +260,7 @@ def read_status(config: Config) -> Status:
             disabled=config.disabled,
             warnings=(*config.warnings, *exposure(config.storage)),
             findings=inspect_store(config, store).counts(),
-            disk_full=say_full_disk(config.storage),
+            disk_full=say_full_disk(config.storage) or store.notice,
             storage_trouble=trouble,
             held={name: text for name, (_, text) in say_waiting(store.approvals.held(), config.servers).items()},
             without_storage=without_storage,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any, Final
 
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
+from foretool.storage.engine import StorageError
 from foretool.storage.records import (
     Call,
     Cause,
@@ -339,8 +341,9 @@ class CallStore(Subject):
 
     def usage(self) -> list[Usage]:
         """Return every tool ever called or missed, the most called first. Misses of unknown names do not count, nor
-        does what people did who opted out of learning."""
-        self.fold_usage()
+        does what people did who opted out of learning. The latest records are missing where nothing can be written."""
+        with suppress(StorageError):
+            self.fold_usage()
         return self.counted_usage()
 
     def counted_usage(self) -> list[Usage]:

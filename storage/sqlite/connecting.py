@@ -16,7 +16,7 @@ from shutil import disk_usage
 
 from foretool.storage.engine import NEWER_VERSION, StorageError
 from foretool.storage.records import Health
-from foretool.storage.sqlite.files import create_private, require_regular
+from foretool.storage.sqlite.files import create_private, is_empty, require_regular
 from foretool.storage.sqlite.migrations import BASE, NEWEST, is_foreign, migrate, schema_version
 
 Location = Path | str
@@ -95,6 +95,8 @@ def explain_error(error: Exception, path: Location, busy_ms: int) -> StorageErro
             return StorageError(f"{path}: {message}", lost=True)
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM if is_read_only(path):
             return _say_read_only(path)
+        case sqlite3.SQLITE_READONLY if is_full(path):  # opened by `connect_unwritable`
+            return StorageError(f"{path}: disk full; nothing was written, free some space", temporary=True)
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             message = f"{path}: {error}; check that this user may read and write the file and its directory"
             return StorageError(message, lost=True)
@@ -134,6 +136,25 @@ def connect(path: Location, busy_ms: int, patience_s: float, *, writes: bool = F
     except sqlite3.Error as error:
         raise explain_error(error, path, int(patience_s * 1000)) from error
     return connection
+
+
+def connect_unwritable(path: Path) -> sqlite3.Connection | None:
+    """Open a file that cannot be written, as on a full disk, for reading; None where it can be written or not be read.
+
+    SQLite reads a file with a write-ahead log only where it can write beside it, unless it is told that nobody changes
+    the file. So a log that is left there must be empty: what is in it would be missing.
+    """
+    is_stuck = is_full(path) or is_read_only(path) or not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+    if not is_stuck or not is_empty(path.with_name(f"{path.name}-wal"), or_missing=True):
+        return None
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None)
+        if schema_version(connection) == NEWEST and not is_foreign(connection):
+            return connection
+        connection.close()
+    except sqlite3.Error:
+        pass  # why it cannot be used is known already
+    return None
 
 
 def connect_existing(path: Path) -> sqlite3.Connection:

@@ -22,7 +22,14 @@ from typing import Any
 
 from foretool.storage.engine import NEWER_VERSION, StorageError
 from foretool.storage.sql.database import Database, Values, is_writable, replace_surrogates
-from foretool.storage.sqlite.connecting import Location, connect, connect_existing, examine, explain_error
+from foretool.storage.sqlite.connecting import (
+    Location,
+    connect,
+    connect_existing,
+    connect_unwritable,
+    examine,
+    explain_error,
+)
 from foretool.storage.sqlite.files import identify, is_empty
 from foretool.storage.sqlite.leads import FileLead
 from foretool.storage.sqlite.migrations import NEWEST
@@ -64,6 +71,7 @@ class SqliteDatabase(Database):
         self._place = path
         self._held: sqlite3.Connection | None = connection
         self._busy_ms = busy_ms
+        self._begin = "BEGIN IMMEDIATE"
         self._file = identify(path)
         # 0 outside every `atomic`; the connection's own `in_transaction` may outlive it if a rollback failed.
         self._depth = 0
@@ -76,6 +84,15 @@ class SqliteDatabase(Database):
     def open(cls, path: Location, busy_ms: int) -> SqliteDatabase:
         """Open the file; create and migrate it if needed. See `storage.opening.open_store`."""
         return cls(connect(path, busy_ms, _OPENING_S), path, busy_ms)
+
+    @classmethod
+    def open_unwritable(cls, path: Path, reason: str) -> SqliteDatabase | None:
+        """Open a file that cannot be written for reading; None where that cannot be. `reason`: why not."""
+        if (connection := connect_unwritable(path)) is None:
+            return None
+        opened = cls(connection, path, 0)
+        opened.notice, opened._begin = reason, "BEGIN"
+        return opened
 
     @classmethod
     def open_to_serve(cls, path: Location, busy_ms: int) -> SqliteDatabase:
@@ -141,7 +158,7 @@ class SqliteDatabase(Database):
         The block takes the write lock at once, so keep it short and never await in it. Let a `StorageError` leave the
         outermost block.
         """
-        with self._block("BEGIN IMMEDIATE"):
+        with self._block(self._begin):
             yield
         if not self._depth:
             self._commits += 1

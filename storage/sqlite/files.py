@@ -53,10 +53,12 @@ def identify(path: Path | str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def is_empty(path: Path) -> bool:
+def is_empty(path: Path, *, or_missing: bool = False) -> bool:
     """Return whether a file has no content, which one that was opened always has."""
     try:
         return path.stat().st_size == 0
+    except FileNotFoundError:
+        return or_missing
     except OSError:
         return False
 
