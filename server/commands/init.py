@@ -35,7 +35,7 @@ from foretool.server.setup.documents import DocumentError, open_document
 from foretool.server.setup.masking import describe_entry, describe_variables
 from foretool.server.setup.merge import Merged, Origin, merge_servers
 from foretool.server.setup.own_servers import OwnServers, read_own_servers
-from foretool.server.setup.plan import plan, secrets_of
+from foretool.server.setup.plan import plan, profile_after, secrets_of
 from foretool.server.setup.scan import FoundFile, scan
 from foretool.server.setup.secrets import Moved, Place, move_secrets
 from foretool.storage.engine import StorageError
@@ -299,24 +299,38 @@ def _with_hooks(
     files that cannot take one."""
     by_path = {change.path: change for change in planned}
     again = f"foretool init --{'shell-' * (hooks is SHELL_HOOKS)}hook"
-    running: dict[str, list[str]] = {}
-    for client in dict.fromkeys(file.file.client for file in files if not file.problem):
-        running.setdefault(client_hooks.runs_hooks_of(client), []).append(client)
-    for client, (first, *others) in running.items():
+    running: dict[str, dict[str, str]] = {}
+    for file in sorted((each for each in files if not each.problem), key=lambda each: each.file.scope != "user"):
+        of_hook = running.setdefault(client_hooks.runs_hooks_of(file.file.client), {})
+        of_hook.setdefault(file.file.client, profile_after(file, with_profiles=with_profiles))
+    for client, profiles in running.items():
         if (hook := hooks.get(client)) is not None:
             path = Path(hook.file).expanduser()
-            of_profile = first if with_profiles else ""
-            typed = hint.hook_command(config, of_profile, client, is_shell=hooks is SHELL_HOOKS)
             try:
+                profile = _choose_profile(hook, path, client, profiles)
+                typed = hint.hook_command(config, profile, client, is_shell=hooks is SHELL_HOOKS)
+                others = [each for each, own in profiles.items() if own != profile] if profile else []
+                alike = f"with the servers of {profile} alone, in {' and '.join(others)} too" if others else ""
                 if change := client_hooks.change(hook, path, typed, by_path.get(path)):
-                    alike = f" (with the servers of {first} alone, in {' and '.join(others)} too)"
-                    is_shared = with_profiles and bool(others)
-                    by_path[path] = replace(change, hooks=change.hooks + alike) if is_shared else change
+                    by_path[path] = replace(change, hooks=f"{change.hooks} ({alike})") if alike else change
+                elif alike and hooks is HOOKS:
+                    do = f"foretool hint --install --client {client} --profile NAME"
+                    problems.append(f"{edits.short(path)} runs {alike}; to choose another profile: {do}")
             except DocumentError as error:
                 problems.append(f"{path}: {error}; then {again}")
             except OSError as error:
                 problems.append(f"{path}: cannot be read ({error.strerror}); check its permissions; then {again}")
     return list(by_path.values())
+
+
+def _choose_profile(hook: ClientHook, path: Path, client: str, profiles: Mapping[str, str]) -> str:
+    """Return the profile of a hook that several clients may run: the first that it got stays. `profiles`: of the
+    clients of this run. Raises `DocumentError` and `OSError`."""
+    with suppress(FileNotFoundError):
+        had = client_hooks.profile_in(hook, read_regular(path))
+        if had and had in {*profiles.values(), *(client_hooks.clients_with_hooks_of(client) - profiles.keys())}:
+            return had
+    return next(iter(profiles.values()))
 
 
 def _wants_profiles(files: Sequence[FoundFile], merged: Merged) -> bool:

@@ -184,6 +184,11 @@ def runs_hooks_of(client: str) -> str:
     return _SAME.get(client, client)
 
 
+def clients_with_hooks_of(client: str) -> set[str]:
+    """Return the clients that run the hooks of a client."""
+    return {client, *(each for each, other in _SAME.items() if other == client)}
+
+
 def _run_meanwhile(typed: str) -> Settings:
     return {"type": "command", "command": typed, "timeout": 2, "async": True}
 
@@ -277,6 +282,15 @@ def without_hook(hook: ClientHook, text: str, before: str = "") -> str:
             if value_at(had, (key,)) is None:
                 document.remove((key,))
     return document.text()
+
+
+def profile_in(hook: ClientHook, text: bytes) -> str:
+    """Return the profile of our hook in a file, "" where it has none. Raises `DocumentError`."""
+    if hook.module or not text:
+        return ""
+    ours = _find_ours(hook, JsonDocument(text.decode("utf-8", "replace")))
+    words = [word for _, item in ours for word in shlex.split(str(item.get("command") or item.get("bash") or ""))]
+    return next((words[at + 1] for at, word in enumerate(words[:-1]) if word == "--profile"), "")
 
 
 def has_hook(text: str) -> bool:

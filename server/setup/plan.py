@@ -17,7 +17,7 @@ from foretool.server.setup.merge import Merged
 from foretool.server.setup.own_servers import OwnServers
 from foretool.server.setup.pasted import slug
 from foretool.server.setup.registrations import register
-from foretool.server.setup.scan import FoundFile
+from foretool.server.setup.scan import FoundFile, FoundServer
 from foretool.server.setup.secrets import find_secrets
 
 _PROFILES: Final = ("foretool", "profiles")
@@ -94,6 +94,17 @@ def _own_change(own: OwnServers, merged: Merged, before: str) -> list[FileChange
     return [change] if change else []
 
 
+def _find_own_entry(file: FoundFile) -> FoundServer | None:
+    return next((each for each in file.servers if each.is_foretool and each.keys[:-1] == file.file.keys), None)
+
+
+def profile_after(file: FoundFile, *, with_profiles: bool) -> str:
+    """Return the profile with which a client starts foretool once the plan is carried out, "" for none."""
+    if (ours := _find_own_entry(file)) is not None:
+        return profile_of(ours.entry)
+    return file.file.client if with_profiles else ""
+
+
 def _client_change(file: FoundFile, merged: Merged, launch: Sequence[str], profiles: _Profiles) -> list[FileChange]:
     if file.file.scope == "project":
         return []
@@ -101,7 +112,7 @@ def _client_change(file: FoundFile, merged: Merged, launch: Sequence[str], profi
     taken = [(server, name) for origin, server, name in merged.taken if origin is file]
     for server, _ in taken:
         document.remove(server.keys, with_comments=True)
-    ours = next((each for each in file.servers if each.is_foretool and each.keys[:-1] == file.file.keys), None)
+    ours = _find_own_entry(file)
     if ours is not None and (profile := profile_of(ours.entry)):
         profiles.add(profile, [name for server, name in taken if not server.folder])
     elif file.file.registers and ours is None:

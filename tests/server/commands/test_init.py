@@ -832,6 +832,38 @@ def test_it_says_whose_servers_a_hook_names_that_two_clients_with_profiles_run(
         assert ("(with the servers of vscode alone, in vscode-insiders too)" in said) is is_said
 
 
+@requirement("hint:install")
+def test_a_hook_that_two_clients_run_keeps_the_profile_that_it_has(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = home / ".copilot/hooks/foretool-vscode.json"
+    for folder in ("Code", "Code - Insiders"):
+        (home / f".config/{folder}/User").mkdir(parents=True)
+        (home / f".config/{folder}/User/mcp.json").write_text('{"servers": {"echo": {"command": "true"}}}')
+    init = ["init", "--yes", "--no-start", "--profiles", "--hook", "--client"]
+    assert run([*init, "vscode"]) == 0 and "--profile vscode " in file.read_text()
+    before = file.read_text()
+    capsys.readouterr()
+    assert run([*init, "vscode-insiders"]) == 0 and file.read_text() == before
+    said = "foretool-vscode.json runs with the servers of vscode alone, in vscode-insiders too; to choose another"
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert run(["init", "--yes", "--no-start", "--profiles", "--hook"]) == 0 and file.read_text() == before
+    choose = ["hint", "--install", "--client", "vscode", "--profile", "vscode-insiders"]
+    assert run(choose) == 0 and "--profile vscode-insiders " in file.read_text()
+
+
+@requirement("hint:install")
+def test_a_hook_follows_the_profile_that_its_client_has(home: Path) -> None:
+    write_servers(home, {".cursor/mcp.json": {"echo": {"command": "true"}}})
+    init, file = ["init", "--client", "cursor", "--yes", "--no-start", "--hook"], home / ".cursor/hooks.json"
+    assert run(["init", "--client", "cursor", "--yes", "--no-start", "--no-hook"]) == 0
+    assert run([*init, "--profiles"]) == 0 and "--profile" not in file.read_text()
+    assert run(["init", "--undo"]) == 0 and run(["init", "--undo"]) == 0
+    assert run([*init, "--profiles"]) == 0 and "--profile cursor " in file.read_text()
+    before = file.read_text()
+    assert run(init) == 0 and file.read_text() == before
+
+
 def test_the_hook_of_vscode_in_the_folder_of_copilot_is_no_copilot(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
