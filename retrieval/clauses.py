@@ -115,6 +115,27 @@ def in_english(need: str) -> str:
     return "\n".join(put_into_english(line, language) for line in lines)
 
 
+_LEAST_PASTED = 200
+"""A shorter need is no pasted block: "run tests/a.py with -x" is one wish."""
+_PLAIN = 0.72
+"""The share of letters in plain words below which a need is mostly code, a log or data: of 2,025 long prompts and
+tasks of the data sets in use 2% have less, and these hold such a block."""
+_MARKS = ".,;:!?()[]\"'`*-" + (
+    _WIDE_MARKS := "\u2013\u2014\u2018\u2019\u201c\u201d\u2026\u3001\u3002\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
+)
+"""What stands at the end of a word; Chinese has the wide ones between words too."""
+_PLAIN_WORD = re.compile(rf"[^\W\d_]+(?:['/.{_WIDE_MARKS}-][^\W\d_]+)*")
+
+
+def is_pasted(need: str) -> bool:
+    """Return whether most of a need is a pasted block, whose words are no wishes: code, a stack trace, a log, data."""
+    if len(need) < _LEAST_PASTED:
+        return False
+    words = need.split()
+    plain = (word for word in words if not (core := word.strip(_MARKS)) or _PLAIN_WORD.fullmatch(core))
+    return sum(map(len, plain)) < _PLAIN * sum(map(len, words))
+
+
 def is_story(need: str) -> bool:
     """Return whether a need is so long that most of its clauses tell a story."""
     return _count_words([" ".join(line.split()) for line in need.splitlines()]) > STORY

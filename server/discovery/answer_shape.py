@@ -8,6 +8,7 @@ shown but a map of the servers, so that the next question can be a better one. W
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -152,7 +153,7 @@ def read_request(
         unknown,
         shared_names,
         needs=max(len(arguments.lines), steps, 1),
-        k=max(enough(k, clauses), LEAST * steps) if k else 0,
+        k=min(max(enough(k, clauses), LEAST * steps), _most_of(level, arguments)) if k else 0,
         is_lookup=not arguments.lines,
         is_paragraph=clauses > 0,
         lacks_likely=lacks_likely,
@@ -304,6 +305,15 @@ def _count_steps(arguments: Arguments) -> int:
     from foretool.retrieval.clauses import in_english, steps
 
     return len(steps(in_english(arguments.lines[0]))) if len(arguments.lines) == 1 else 0
+
+
+def _most_of(level: Level, arguments: Arguments) -> int:
+    """Return how many tools to show at most: what matches a pasted block matches by chance, beside a wish too."""
+    from foretool.retrieval.clauses import is_pasted
+
+    if level == "high" or not is_pasted("\n".join(arguments.lines)):
+        return sys.maxsize
+    return LEAST if level == "low" else 2 * LEAST
 
 
 def _doubt(level: Level, *, has_some: bool, lacks_likely: bool) -> Level:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 import time
@@ -191,3 +192,29 @@ def test_the_words_of_a_web_address_or_a_path_do_not_decide_which_tool_is_needed
         for path in ("/home/me/linear/issues/list.txt", "./git/log/changes/words.txt", "src/memory/facts/people.py"):
             assert search(served, f"what does {path} say?")["matches"][0]["name"] == "files__read_text_file", path
         assert search(served, "search vuejs/vue.js for useEffect")["matches"][0]["name"] == "github__search_code"
+
+
+CODE = inspect.getsource(json.JSONDecoder)[:1800]
+TRACE = "\n".join(
+    f'  File "/home/me/app/part{at}.py", line {at}, in load\n    result = process(path[{at}], encoding=None)'
+    for at in range(12)
+)
+LOG = "\n".join(f"2026-11-30T10:{at:02d}:12Z INFO [worker-{at}] GET /api/v1/users/{at} 200 {at}ms" for at in range(40))
+DATA = json.dumps([{"id": at, "name": f"User {at}", "email": f"u{at}@example.com"} for at in range(20)], indent=1)
+TABLE = "\n".join(f"{at},Customer {at},{at}0.50,2026-01-{at:02d},DE" for at in range(1, 30))
+
+
+@requirement("gate:use")
+def test_a_pasted_block_finds_few_tools_and_a_wish_with_one_still_finds_its_own(tmp_path: Path) -> None:
+    parts = ("page", "row", "cell", "link", "image", "list", "table", "line", "user", "group", "event", "order")
+    deeds = {"read": "Reads", "edit": "Changes the text of", "find": "Finds by name", "add": "Adds"}
+    many = {f"{deed}_{part}": f"{said} the {part} of a document" for part in parts for deed, said in deeds.items()}
+    files = {**SERVERS["files"], "write_file": "Write text into a file, which is made if it is missing"}
+    blocks = {"code": CODE, "trace": TRACE, "log": LOG, "data": DATA, "table": TABLE, "base64": 60 * "bW92ZV9maWxlIGxp"}
+    with serving(tmp_path, servers={**SERVERS, "files": files, "docs": many}) as served:
+        for kind, block in blocks.items():
+            alone, wish = search(served, block), search(served, f"save this as notes.txt:\n{block}")
+            most = 5 if alone["confidence"] in ("low", "none") else 10
+            assert len(alone["matches"]) <= most and alone["confidence"] != "high", kind
+            names = [match["name"] for match in wish["matches"]] or [each["name"] for each in wish["nearest"]]
+            assert len(names) <= 10 and "files__write_file" in names, (kind, names)
