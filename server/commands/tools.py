@@ -73,6 +73,8 @@ class Inventory(Struct, frozen=True):
     lists: tuple[Listed, ...]
     catalog_tools: int
     catalog_tokens: int
+    catalog_counted: bool
+    """Whether all of these tokens are counted rather than estimated."""
     unlisted_servers: tuple[str, ...]
     """Servers whose tools are not known yet."""
     failing_servers: tuple[str, ...]
@@ -186,6 +188,7 @@ def take_inventory(
         ),
         catalog_tools=len(tools),
         catalog_tokens=sum(catalog.tokens(tool.id) for tool in tools),
+        catalog_counted=all(tool.tokens is not None for tool in tools),
         unlisted_servers=(
             *(name for name in config.servers if name in unlisted and name not in personal),
             *config.wrong,
@@ -232,19 +235,21 @@ def _print(inventory: Inventory, unused: bool) -> None:
             for row in inventory.tools
         ]  # fmt: skip
         output.table(("name…", "risk", "tokens#", "listed for…", "calls#", "misses#", "last used"), rows)
-        output.say_estimated(row.counted for row in inventory.tools)
         output.say("calls: those that ran, without refused ones.")
         if unused:
             _print_unused(inventory.tools)
     else:
         output.say("No tool matches." if inventory.catalog_tools else "No tools are known yet.")
-    full = f"{output.plural(inventory.catalog_tools, 'tool')}, {inventory.catalog_tokens:,} tokens"
-    output.say(f"catalog: {full}")
+    is_counted = inventory.catalog_counted
+    tokens = output.tokens(inventory.catalog_tokens, counted=is_counted)
+    output.say(f"catalog: {output.plural(inventory.catalog_tools, 'tool')}, {tokens} tokens")
     for listed in inventory.lists:
         whose = f"next list of profile {listed.profile}" if listed.profile else "next list"
         share = f", {listed.tokens / inventory.catalog_tokens:.0%} of the catalog" if inventory.catalog_tokens else ""
-        shown = f"{output.plural(listed.tools, 'tool')}, {listed.tokens:,} tokens{share}"
+        tokens = output.tokens(listed.tokens, counted=is_counted)
+        shown = f"{output.plural(listed.tools, 'tool')}, {tokens} tokens{share}"
         output.say(f"{whose}: {shown} (budget {listed.budget:,}, policy {listed.policy})")
+    output.say_estimated([is_counted])
     if inventory.personal_servers:
         names = ", ".join(inventory.personal_servers)
         output.say(

@@ -76,8 +76,10 @@ def describe_entry(entry: Mapping[str, Any]) -> str:
     """Return what an entry starts or reaches, in one line."""
     if entry.get("url"):
         return mask_url(str(entry["url"]))
-    args = entry.get("args")
-    words = [str(entry.get("command", "")), *(args if isinstance(args, list | tuple) else ())]
+    command, args = entry.get("command", ""), entry.get("args")
+    # A list cannot be started. It is shown all the same, each word masked like an argument.
+    words = [*map(str, command if isinstance(command, list) else [command])]
+    words += args if isinstance(args, list | tuple) else ()
     return " ".join(shlex.quote(each) if "[" not in each else each for each in mask_arguments(words))
 
 

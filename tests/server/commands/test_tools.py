@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_fakes import fill, write_config
+from command_fakes import CALC, definition, fill, write_config
 from held_fakes import hold_changes
 from requirements import requirement
 
 from foretool.server.commands.group import run
 from foretool.server.config.loader import load
+from foretool.server.config.servers import fingerprint
+from foretool.storage.opening import open_store
+from foretool.storage.records import Tool, UpstreamRecord
+from foretool.storage.steps import finish
 
 UNMARKED = {"risk": "write", "risk_from": "none", "bridge": "call_tool_write", "denied": ""}
 
@@ -54,9 +58,23 @@ def test_every_tool_with_its_cost_its_lists_and_its_use(path: Path, capsys: pyte
 def test_it_prints_a_table_and_the_totals(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tools", "--config", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "calc__add (pinned)" in out and "catalog: 3 tools, 120 tokens" in out
+    assert "calc__add (pinned)" in out and "catalog: 3 tools, 120 tokens" in out and "~" not in out
     assert "next list of profile night: 5 tools" in out and "not known yet: new" in out
     assert re.search(r"\nnext list: 5 tools, [\d,]+ tokens, \d+% of the catalog \(budget 2,000, policy auto\)\n", out)
+
+
+def test_sums_of_tokens_that_are_estimated_say_so_as_each_of_them_does(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = load(path)
+    with open_store(config.storage) as store:
+        record = UpstreamRecord("calc", fingerprint(config.servers["calc"]), "legacy", "", "", '{"tools": {}}', 1.0)
+        tool = Tool(CALC, "calc", "add", definition("add", "Adds two numbers."), "other")
+        finish(store.catalog.save_upstream(record, [tool]))
+    assert run(["tools", "forecast", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"\ncatalog: 3 tools, ~[\d,]+ tokens\nnext list: 5 tools, ~[\d,]+ tokens", out)
+    assert "~: an estimate;" in out
 
 
 def test_a_server_with_tools_of_each_person_is_named_as_such(

@@ -38,6 +38,7 @@ def test_an_address_loses_its_query() -> None:
 
 def test_an_entry_is_one_line() -> None:
     assert describe_entry({"command": "npx", "args": ["-y", "a b", "--token", "t"]}) == "npx -y 'a b' --token [token]"
+    assert describe_entry({"command": ["npx", "-y", "--token", "t"]}) == "npx -y --token [token]"
     assert describe_entry({"url": "https://h/?t=1"}) == "https://h/?t=[t]"
 
 
