@@ -139,9 +139,11 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
             " tools and the latest tasks first, and the next one goes on; while most are not, models read words alone"
         )
     is_new = any(result.outcome == "promoted" and result.number for result in run.results)
+    has_models = any(each.kind != "run" for each in store.artifacts.history())
     output.say(
-        f"{output.plural(run.episodes, 'task')} ({run.imported} imported){_say_left_out(run)}, {run.took_s:.1f} s;"
-        f" `foretool learn --report` has all{', `foretool learn --rollback` takes it back' * is_new}"
+        f"{output.plural(run.episodes, 'task')} ({run.imported} imported){_say_left_out(run)}, {run.took_s:.1f} s"
+        f"{'; `foretool learn --report` has all' * has_models}"
+        f"{', `foretool learn --rollback` takes it back' * is_new}"
     )
     return 0
 

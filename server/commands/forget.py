@@ -43,7 +43,8 @@ _NOUNS: Final = {
     "flows": "values that flowed between tools", "demonstrations": "imported demonstrations",
     "working_sets": "lists kept for clients", "upstream_states": "states of servers",
     "failures": "failures of servers", "kept_calls": "long calls and their results", "usage": "tools' numbers of calls",
-    "vectors": "vectors of texts", "artifacts": "learned models", "tools": "tools", "upstreams": "servers",
+    "vectors": "vectors of texts", "artifacts": "learned models and reports of learning",
+    "tools": "tools", "upstreams": "servers",
     "tool_versions": "definitions of tools", "grants": "grants of people", "consents": "consents under way",
     "wordings": "wordings of tools", "session_people": "names of people at sessions",
 }  # fmt: skip
