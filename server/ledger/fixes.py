@@ -430,7 +430,7 @@ class _Finder:
 
     def _list(self, tool: Tool) -> Iterator[Fix]:
         app, profile = self._app, self.profile
-        if tool.id in app.lists.foresee(profile, self._policy).shown:
+        if tool.id in app.lists.foresee(profile, self._policy).told:
             return
         foretool = ("foretool",)
         own = ("foretool", "profiles", profile.name) if profile.name else foretool
@@ -445,7 +445,7 @@ class _Finder:
             what = f"raise list_tokens from {profile.list_tokens:,} to {budget:,}"
             yield _fix("budget", what, ConfigChange(keys, budget), tokens=larger.tokens)
         frozen = app.lists.foresee(profile, "frozen")
-        if self._policy == "growing" and tool.id in frozen.shown:
+        if self._policy == "growing" and tool.id in frozen.told:
             what = "set policy to frozen: its list keeps no tokens for what it gains"
             yield _fix("policy", what, ConfigChange(self._keys_of("policy"), "frozen"), tokens=frozen.tokens)
 
@@ -463,7 +463,7 @@ class _Finder:
 
         def lists(budget: int) -> bool:
             profile = self.profile.with_budget(budget)
-            return budget != low and self._app.lists.would_list(profile, self._policy, tool.id)
+            return budget != low and self._app.lists.would_tell(profile, self._policy, tool.id)
 
         high = max(low, _STEP)
         while not lists(high):

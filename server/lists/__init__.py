@@ -10,13 +10,14 @@ A tool is on the list for one of these reasons. `maker.ListDraft.choose` reads i
    `list_whole_tokens` where nobody has set that, as a model works best with all tools of a small catalog.
 4. *It is pinned.* The user's pins are listed whatever they take.
 5. *It is needed more than others.* The other tools compete for the tokens that are left, in this order (`order`): what
-   was used, per token; what fits the profile's description and the latest tasks; and only where
-   the list may name nothing, what is needed at first, before anything was called. Where the client shows pages of
-   servers, tools with pages go before all of these (`pages`). A tool whose latest calls all failed does not compete.
-   The first in the order that still fit are listed.
-6. *It is named.* A frozen or growing list spends most of its tokens (`order.NAMED_SHARE`) on names of tools that it
-   does not define, first of those that were used; they stand in the description of the bridge that runs them. Such a
-   tool is hidden, and a call of it is no miss.
+   was used, per token; what fits the profile's description and the latest tasks; what is needed at first, before
+   anything was called. A tool whose latest calls all failed does not compete. The list defines those that are called
+   in most tasks (`order.most_used`) or that cannot be named, the first that fit in half of its tokens; where the client
+   shows pages of servers, tools with pages go before these (`pages`). A list that may name nothing defines the first of
+   all that fit.
+6. *It is named.* A frozen or growing list spends its tokens on names of tools that it does not define, in the same
+   order; they stand in the description of the bridge that runs them. Such a tool is hidden, and a call of it is no
+   miss.
 7. *A page needs it.* Tools that the page of a server may call are appended for the page; no model sees them.
 
 The list is then written once and kept byte for byte for an epoch (`epochs`): the prompt caches of models depend on it.
@@ -24,7 +25,7 @@ It is made again when the tools, the settings or what was learned have changed, 
 only where no prompt cache is lost. What was used meanwhile comes in with the next epoch.
 
 8. *It was gained.* Under the policy `growing` a list names what a frozen one names, so its client searches no more
-   often. It begins with a part of its tokens for definitions free, and gains tools at its end: those that a search has
+   often. It begins with a part of its tokens free, and gains tools at its end: those that a search has
    found, a prompt is likely to need, or a call is likely to be followed by (`growth`). A tool that was gained is seen
    once the client has fetched the list again.
 

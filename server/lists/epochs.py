@@ -102,9 +102,9 @@ class ListKeeper:
         new = draft.write(draft.choose(), self._next_epoch(draft))
         return draft.show(new, self._epochs.end(new.created_at), draft.ranked)
 
-    def would_list(self, profile: Profile, policy: Policy, tool: ToolId) -> bool:
-        """Return whether the list that would be made now has a tool, without writing that list."""
-        return tool in self.maker.draft(profile, policy).choose().defined
+    def would_tell(self, profile: Profile, policy: Policy, tool: ToolId) -> bool:
+        """Return whether the list that would be made now defines or names a tool, without writing that list."""
+        return self.maker.draft(profile, policy).choose().tells_of(tool)
 
     def views(self) -> list[View]:
         return list(self._views.values())

@@ -43,7 +43,7 @@ class HiddenTools:
         if upstream in view.offline or (view.servers is not None and upstream not in view.servers):
             change = f"none: the tools of {upstream!r} were not known yet, and are from now on"
             return Why("offline", rank, len(ranked), change)
-        if self._is_listed_now(view, view.profile, tool) or explained.would_list(view.policy, tool):
+        if self._is_listed_now(view, view.profile, tool) or explained.would_tell(view.policy, tool):
             change = "none: the list was made before the tool was used or came, and the next one has it"
             return Why("stale", rank, len(ranked), change)
         if view.profile.shows_pages and has_page(self._inputs.catalog, tool):
@@ -66,7 +66,7 @@ class HiddenTools:
         """Return whether the current list has a tool: the tools, the settings or what was learned have changed since an
         older one was made."""
         current = self._lists.at_hand(profile, view.policy) or self._lists.preview(profile, view.policy)
-        return tool in current.shown
+        return tool in current.told
 
 
 class _ExplainedList:
@@ -83,20 +83,20 @@ class _ExplainedList:
             return self.view.ranked
         return self._maker.draft(self._profile, self.view.policy).ranked
 
-    def would_list(self, policy: Policy, tool: ToolId) -> bool:
-        """Return whether a list that is made now would have a tool because it was used; a tool that nobody used changes
-        nothing."""
+    def would_tell(self, policy: Policy, tool: ToolId) -> bool:
+        """Return whether a list that is made now would define or name a tool because it was used; a tool that nobody
+        used changes nothing."""
         draft = self._maker.draft(self._profile, policy)
         if not any(usage.tool == tool for usage in draft.usages):
             return False
-        return tool in draft.split(draft.rank_use(self.view.tools)).defined
+        return draft.split(draft.rank_use(self.view.told)).tells_of(tool)
 
     def kept_back(self, tool: ToolId) -> int:
         """Return the tokens that a list which may grow keeps free for that, if they are why it lacks a tool; else 0."""
         if self.view.policy != "growing":
             return 0
         frozen = self._maker.draft(self._profile, "frozen")
-        if not self.would_list("frozen", tool) and tool not in frozen.choose(self.ranked).defined:
+        if not self.would_tell("frozen", tool) and not frozen.choose(self.ranked).tells_of(tool):
             return 0
         return self._maker.draft(self._profile, "growing").budget.kept_free
 

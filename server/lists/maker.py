@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
@@ -20,7 +20,15 @@ from foretool.server.catalog.definitions import write_definition
 from foretool.server.catalog.search import Search
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.lists import own_tools, pages
-from foretool.server.lists.order import NAMED_SHARE, FirstTools, ListBudget, NameCost, order_by_use
+from foretool.server.lists.order import (
+    BASE_SHARE,
+    GAINED_SHARE,
+    FirstTools,
+    ListBudget,
+    NameCost,
+    most_used,
+    order_by_use,
+)
 from foretool.server.protocol import apps, jsonrpc, versions
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide
@@ -32,6 +40,10 @@ from foretool.storage.steps import Steps
 
 _TASKS: Final = 5
 """The latest tasks whose words order what was never used."""
+
+
+Place = Literal["defined", "named", "hidden"]
+"""Where a list has a tool."""
 
 
 class View(Struct, frozen=True):
@@ -74,6 +86,11 @@ class View(Struct, frozen=True):
         """The tools that the list defines or names: a call of one is no miss."""
         return self.shown | frozenset(self.named)
 
+    def place_of(self, tool: ToolId) -> Place:
+        if tool in self.shown:
+            return "defined"
+        return "named" if tool in self.named else "hidden"
+
     def array_for(self, era: Era) -> bytes:
         return self.legacy_array if era == "legacy" and self.wide else self.array
 
@@ -98,6 +115,10 @@ class ListContents(NamedTuple):
     defined: list[ToolId]
     named: list[ToolId]
     """Tools that the definitions of our bridges name."""
+
+    def tells_of(self, tool: ToolId) -> bool:
+        """Return whether the list defines or names a tool."""
+        return tool in self.defined or tool in self.named
 
 
 class ListMaker:
@@ -188,20 +209,23 @@ class ListDraft:
         return ListContents([*self.pinned, *defined], named)
 
     def split(self, ranked: tuple[ToolId, ...], names: Sequence[ToolId] = ()) -> ListContents:
-        """Return which of the tools that compete are defined, and which are only named: first those that were used,
-        then `names` in their order; without those, the others as in `ranked`."""
-        needed = set(self._needed)
-        used = [tool for tool in ranked if tool in needed]
-        others = [tool for tool in ranked if tool not in needed]
-        if names:
-            # A list that names tools defines none that nobody has used or asked for: models call what is defined, for
-            # other things as well. One that cannot name defines what a new list would name.
-            wanted = {*self._relevant} if self._settings.list_names else {*names, *self._relevant}
-            shows_pages = self.profile.shows_pages  # of defined tools alone
-            others = [
-                tool for tool in others if tool in wanted or (shows_pages and pages.has_page(self._catalog, tool))
-            ]
-        return ListContents(*self.budget.split(used, others, names or others))
+        """Return which of the tools that compete are defined, and which are only named: first those that were used or
+        asked for, then `names` in their order; without those, the others as in `ranked`."""
+        wanted = {*self._needed, *(self._relevant if names else ())}
+        to_name = list(dict.fromkeys((*filter(wanted.__contains__, ranked), *(names or ranked))))
+        if self._settings.list_names:
+            to_define = [tool for tool in ranked if self._is_defined(tool, tool in wanted)]
+        else:  # those that it would name
+            competing = set(to_name)
+            to_define = [tool for tool in ranked if tool in competing]
+        return ListContents(*self.budget.split(to_define, to_name))
+
+    def _is_defined(self, tool: ToolId, is_wanted: bool) -> bool:
+        """Return whether a list that names tools may define this one: models call what is defined, for other things as
+        well."""
+        if self.profile.shows_pages and pages.has_page(self._catalog, tool):
+            return True  # hosts show those of defined tools alone
+        return tool in self._most_used or (is_wanted and not self._name_cost(tool).own)
 
     @property
     def may_be_whole(self) -> bool:
@@ -240,12 +264,12 @@ class ListDraft:
         """The tokens for tools beside our own and pinned ones, and what goes to names of them."""
         is_growing = self.policy == "growing"
         left = self.profile.list_tokens - _count(self.own) - sum(map(self._catalog.tokens, self.pinned))
-        if not self._settings.list_names:
-            return ListBudget(self._catalog.tokens, None, left, 0.0, is_growing)
-        share = NAMED_SHARE
-        if self.profile.shows_pages and self.reach.page_servers:
-            share = min(share, 1.0 - pages.PAGES_SHARE)  # a host shows the pages of defined tools alone
-        return ListBudget(self._catalog.tokens, self._name_cost, left, share, is_growing)
+        base = int(BASE_SHARE * left)
+        if self._settings.list_names:
+            kept_free = int(GAINED_SHARE * left) if is_growing else 0
+            return ListBudget(self._catalog.tokens, self._name_cost, left, base, kept_free)
+        begins_with = base if is_growing else left
+        return ListBudget(self._catalog.tokens, None, left, begins_with, left - begins_with)
 
     @cached_property
     def ranked(self) -> tuple[ToolId, ...]:
@@ -282,6 +306,10 @@ class ListDraft:
     def _needed(self) -> list[ToolId]:
         """The tools that were used, best first."""
         return self._order_by_use([usage for usage in self.usages if self._is_there(usage.tool)])
+
+    @cached_property
+    def _most_used(self) -> frozenset[ToolId]:
+        return most_used(self.usages, self._maker.inputs.recorder.now(), HALF_LIFE_S)
 
     def competes(self, tool: Tool) -> bool:
         """Return whether a tool competes for the budget: it is not pinned, its latest calls did not all fail, and the

@@ -29,12 +29,18 @@ _SIZE_PENALTY: Final = 0.5
 """How much the size of a tool counts against it: at 0 not at all, at 1 as use per token."""
 _BETWEEN: Final = 2
 """Tokens between two names."""
-_BASE_SHARE: Final = 0.5
-"""The share of the tokens for definitions that a growing list begins with; the rest is for what it gains."""
-NAMED_SHARE: Final = 0.85
-"""The share of a list's tokens that goes to names of tools. A definition takes ten times the tokens of a name and
-spares one wrong call in twenty, so few pay; no smaller share does better
+BASE_SHARE: Final = 0.5
+"""The most of its tokens that a list defines tools with where it also names tools, or keeps tokens for what it
+gains."""
+GAINED_SHARE: Final = 0.075
+"""The share of its tokens that a growing list keeps free where it names tools. Names need the rest
 (`docs/decisions/0023-names-in-the-list.md`)."""
+_PAYS: Final = 0.25
+"""The least share of all calls from which the definition of a tool pays where it could be named: with two calls a task,
+that is every second task. A definition takes ten times the tokens of a name and spares one wrong call in twenty, and
+models call what is defined for other things as well."""
+_DOUBT: Final = 8.0
+"""Calls of other tools that are added to all calls, because a few say little of what is called in every second task."""
 DEPTH: Final = 20
 """How many tools of a ranking may be listed."""
 _LEAST_NEXT: Final = 0.15
@@ -58,6 +64,13 @@ def order_by_use(usages: Iterable[Usage], tokens: Tokens, now: float, half_life_
     used = {each.tool: decay_usage(each, now, half_life_s) for each in usages}
     value = {tool: count / max(tokens(tool), 1) ** _SIZE_PENALTY for tool, count in used.items() if count > 0.0}
     return sorted(value, key=lambda tool: (-value[tool], tool))
+
+
+def most_used(usages: Iterable[Usage], now: float, half_life_s: float) -> frozenset[ToolId]:
+    """Return the tools that are called so often that their definitions pay; four at most."""
+    used = {each.tool: decay_usage(replace(each, misses=0), now, half_life_s) for each in usages}
+    least = _PAYS * (sum(used.values()) + _DOUBT)
+    return frozenset(tool for tool, count in used.items() if count >= least)
 
 
 # Names of tools that a list does not define
@@ -96,43 +109,24 @@ class ListBudget(NamedTuple):
     name_cost: Callable[[ToolId], NameCost] | None
     """None where the list names nothing."""
     left: int
-    share: float
-    """For names, of `left`; the rest may go to definitions."""
-    is_growing: bool = False
+    for_definitions: int
+    """Of `left`, before anything is named."""
+    kept_free: int = 0
+    """Of `left`, for tools that the list gains."""
 
-    @property
-    def for_definitions(self) -> int:
-        return self.left - int(self.share * self.left)
-
-    @property
-    def begins_with(self) -> int:
-        """The tokens for definitions in a new list. A growing list keeps the rest for tools that it gains."""
-        return int(_BASE_SHARE * self.for_definitions) if self.is_growing else self.for_definitions
-
-    @property
-    def kept_free(self) -> int:
-        return self.for_definitions - self.begins_with
-
-    def split(
-        self, used: Sequence[ToolId], others: Sequence[ToolId] = (), names: Sequence[ToolId] = ()
-    ) -> tuple[list[ToolId], list[ToolId]]:
-        """Return the tools that the list defines, and those that it only names.
-
-        `used`: the tools of which something says that they are needed, most first. `others`: those of which nothing
-        does, in the order in which they are defined; `names`: in the order in which they are named. What names leave
-        is for what the list gains, or if it gains nothing for definitions of used tools.
-        """
-        defined = fill_budget((*used, *others), self.tokens, self.begins_with)
+    def split(self, to_define: Sequence[ToolId], to_name: Sequence[ToolId] = ()) -> tuple[list[ToolId], list[ToolId]]:
+        """Return the tools that the list defines, and those that it only names, each in the order in which they
+        compete; a tool may compete for both. What names leave is for what the list gains, or if it gains nothing for
+        further definitions."""
+        defined = fill_budget(to_define, self.tokens, self.for_definitions)
         if self.name_cost is None:
             return defined, []
-        left = self.left - self.kept_free - sum(map(self.tokens, defined))
         shown = set(defined)
-        named, left = fill_names(
-            (tool for tool in dict.fromkeys((*used, *names)) if tool not in shown), self.name_cost, left
-        )
-        if self.is_growing:
+        left = self.left - self.kept_free - sum(map(self.tokens, defined))
+        named, left = fill_names((tool for tool in to_name if tool not in shown), self.name_cost, left)
+        if self.kept_free:
             return defined, named
-        more = fill_budget((tool for tool in used if tool not in shown), self.tokens, left)
+        more = fill_budget((tool for tool in to_define if tool not in shown), self.tokens, left)
         return [*defined, *more], [tool for tool in named if tool not in more]
 
 

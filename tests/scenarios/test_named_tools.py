@@ -69,14 +69,15 @@ async def test_a_named_tool_that_is_called_wrongly_is_answered_with_its_argument
             await stage.client.initialize()
             defined, named = await read_list(stage.client)
             if has_used:
-                only_named, whole = min(named), min(defined)
+                (whole,) = defined
+                only_named = min(named)
                 for name in (only_named, whole):
                     no_page = {"content": [{"type": "text", "text": "no page"}], "isError": True}
                     upstream.results[name.removeprefix("wiki__")] = no_page
                 answers = [await stage.client.call_tool(name, {}) for name in (only_named, whole)]
                 told, bare = ([block["text"] for block in each["content"]] for each in answers)
             else:
-                for name in USED:
+                for name in (*USED, *[USED[0]] * len(USED)):  # the first in every second call
                     await stage.client.call_tool(
                         "call_tool_write", {"name": f"wiki__{name}", "arguments": {"title": "x"}}
                     )

@@ -75,13 +75,13 @@ def test_an_agent_before_a_real_proxy_with_learning(tmp_path: Path, capsys: pyte
     first, last, run = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert facts(first) == (6, 0.5, 1.0)  # one discovery a task, by which the list gains the other tool as well
     assert first["learned"]["whole"] == "skipped"
-    assert facts(last) == (6, 0.0, 0.0)  # usage alone has put both into the list of the next epoch
-    assert (run["falls_to"], run["tasks"]) == (0.0, 6)
+    assert facts(last) == (6, 1.0, 0.0)  # the list of the next epoch names both, because they were used
+    assert (run["falls_to"], run["tasks"]) == (2.0, 6)
     printed = tmp_path / "printed.txt"
     printed.write_text("\n".join(map(json.dumps, (first, last, run))))
     again = tmp_path / "again.svg"
     simulation.main(["--drawn", str(printed), "--svg", str(again), "--every", "1"])
-    assert capsys.readouterr().out.startswith("| tiny | growing | on | 0.500 | 0.000 | x 0.00 |")
+    assert capsys.readouterr().out.startswith("| tiny | growing | on | 0.500 | 1.000 | x 2.00 |")
     assert again.read_text() == plot.read_text()
     assert plot.with_name("plot_tokens.svg").exists()
 

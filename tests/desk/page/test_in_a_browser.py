@@ -132,7 +132,7 @@ def test_a_person_finds_out_why_and_fixes_it_reviews_a_change_and_tries_a_settin
     before = config.read_text()
     press(page.get_by_role("button", name=re.compile("^Make this change: raise list_tokens ")))
     assert page.inner_text("p.done").startswith("Done: raise list_tokens ")
-    assert load(config).settings.list_tokens > BUDGET and "is in the next list" in page.inner_text("#fixes")
+    assert load(config).settings.list_tokens > BUDGET and "the next list names it" in page.inner_text("#fixes")
     press(page.get_by_role("button", name="Take the latest change back"))
     assert page.inner_text("p.done").startswith("Taken back:") and config.read_text() == before
 

@@ -96,9 +96,9 @@ def test_the_least_budget_is_that_of_the_lists_themselves(tmp_path: Path) -> Non
         for budget in range(100, 900, 50):
             wanted = replace(profile, list_tokens=budget)
             for policy in ("frozen", "growing", "full"):
-                shown = app.lists.try_out(wanted, policy).shown
+                told = app.lists.try_out(wanted, policy).told
                 for tool in app.catalog.tools():
-                    assert app.lists.would_list(wanted, policy, tool.id) == (tool.id in shown)
+                    assert app.lists.would_tell(wanted, policy, tool.id) == (tool.id in told)
 
 
 def test_a_list_that_keeps_room_to_grow_may_be_frozen(tmp_path: Path) -> None:

@@ -100,10 +100,16 @@ def test_the_order_in_which_a_server_lists_changes_no_list() -> None:
 
 
 @requirement("list:fill")
-def test_a_tool_that_was_used_is_defined_and_the_others_are_named() -> None:
+def test_a_tool_that_most_tasks_use_is_defined_and_the_others_are_named() -> None:
     setting = Setting(list_fill=True, list_tokens=1600)
-    setting.used("big")
-    view = setting.view()
+    setting.used("big", 2)
+    setting.used("sub")
+    named = {"calc__add", "calc__big", "calc__sub"}
+    assert (setting.view().tools, set(setting.view().named)) == (OWN, named)
+    setting.used("big", 2)
+    setting.lists.advance()
+    setting.lists.forget()
+    view = Setting(setting.store, list_fill=True, list_tokens=1601).view()
     assert (view.tools, set(view.named)) == (("calc__big", *OWN), {"calc__add", "calc__sub"})
     # A growing list has no room for it, and names it.
     assert "calc__big" in setting.view("growing").named
@@ -113,7 +119,7 @@ def test_a_tool_that_was_used_is_defined_and_the_others_are_named() -> None:
 def test_what_was_used_comes_before_what_fills_the_list() -> None:
     setting = Setting(list_fill=True, list_tokens=1500)
     assert setting.view().tools == OWN
-    setting.used("big")
+    setting.used("big", 3)
     setting.lists.advance()
     setting.lists.forget()
     view = Setting(setting.store, list_fill=True, list_tokens=1501).view()
@@ -136,7 +142,7 @@ def test_a_filled_list_is_the_same_after_a_restart_and_ends_with_the_setting() -
 def test_what_was_learned_is_in_the_list_of_the_next_epoch() -> None:
     setting = Setting(list_fill=True, list_tokens=3000)
     first = setting.view("growing")
-    setting.used("sub")
+    setting.used("sub", 3)
     setting.lists.forget()
     assert setting.view("growing").array == first.array
     setting.runs = 1

@@ -19,6 +19,7 @@ from foretool.server.lists.order import (
     NameCost,
     Prediction,
     fill_names,
+    most_used,
     order_by_use,
 )
 from foretool.server.protocol.jsonrpc import raw
@@ -98,45 +99,48 @@ def test_a_small_tool_comes_before_a_large_one_that_was_used_more_often() -> Non
     assert order_by_use([Usage(A, 9, 0, 5.0), Usage(B, 0, 1, 5.0)], SIZES.__getitem__, 5.0, 1.0) == [B, A]
 
 
-def budget(sizes: dict[str, int], left: int, share: float, *, grows: bool = False) -> ListBudget:
+def budget(sizes: dict[str, int], left: int, for_definitions: int, kept_free: int = 0) -> ListBudget:
     """A list in which a name takes 8 + 2 tokens; `c` has none."""
 
     def names(tool: ToolId) -> NameCost:
         return NameCost() if tool == "c" else NameCost("", 0, 8)
 
-    return ListBudget(sizes.__getitem__, names, left, share, grows)
+    return ListBudget(sizes.__getitem__, names, left, for_definitions, kept_free)
 
 
 @requirement("learn:names")
 def test_a_list_is_split_between_definitions_and_names() -> None:
     tools = [ToolId(each) for each in "abcd"]
     sizes = {"a": 50, "b": 40, "c": 60, "d": 10}
-    assert budget(sizes, 100, 0.0).split(tools) == (["a", "b", "d"], [])
+    assert budget(sizes, 100, 100).split(tools, tools) == (["a", "b", "d"], [])
     # Half is for definitions: `a`. Of the other 50, 20 name `b` and `d`; 30 are left, in which `d` fits after all.
-    assert budget(sizes, 100, 0.5).split(tools) == (["a", "d"], ["b"])
-    assert budget(sizes, 15, 1.0).split(tools) == ([], ["a"])
+    assert budget(sizes, 100, 50).split(tools, tools) == (["a", "d"], ["b"])
+    assert budget(sizes, 15, 0).split(tools, tools) == ([], ["a"])
     # With nothing for names, what definitions leave still names a tool: 85 - 50 - 10 for `a` and `d`.
-    assert budget(sizes, 85, 0.0).split(tools) == (["a", "d"], ["b"])
+    assert budget(sizes, 85, 85).split(tools, tools) == (["a", "d"], ["b"])
+    # Nothing is to be defined: half of the tokens, and what names leave of the other half, stay free.
+    assert budget(sizes, 100, 50).split([], tools) == ([], ["a", "b", "d"])
 
 
 @requirement("learn:names")
-def test_of_tools_that_nobody_used_most_are_named_and_those_that_were_used_come_before_them() -> None:
-    used, others = [ToolId("a"), ToolId("b")], [ToolId(each) for each in "defg"]
-    sizes = dict.fromkeys("abdefg", 30)
-    # Unused, 30 of 100 go to one definition and 70 to names. Used, 50 go to `a`; `b` is named before the others.
-    assert budget(sizes, 100, 0.5).split([], others, others) == (["d"], ["e", "f", "g"])
-    assert budget(sizes, 100, 0.5).split(used, others, others[:2]) == (["a", "b"], ["d", "e"])
-    assert budget(sizes, 100, 0.5).split(used, others, others) == (["a"], ["b", "d", "e", "f", "g"])
+def test_a_tool_pays_for_its_definition_if_it_is_called_in_every_second_task() -> None:
+    # Of 20 calls, and 8 of doubt, 7 are a quarter. Half of them count a half-life later.
+    often, seldom = Usage(A, 7, 0, 5.0), Usage(B, 6, 0, 5.0)
+    used = [often, seldom, Usage(C, 7, 0, 5.0)]
+    assert most_used(used, 5.0, 10.0) == {A, C}
+    assert most_used(used, 15.0, 10.0) == frozenset()
+    # One call says little, and nothing was used.
+    assert most_used([Usage(A, 2, 0, 5.0)], 5.0, 10.0) == frozenset() == most_used([], 5.0, 10.0)
+    assert most_used([Usage(A, 3, 0, 5.0)], 5.0, 10.0) == {A}
 
 
 @requirement("learn:names")
-def test_a_growing_list_names_as_many_tools_and_leaves_room_of_definitions() -> None:
+def test_what_a_growing_list_keeps_free_goes_to_neither_names_nor_definitions() -> None:
     tools = [ToolId(each) for each in "abdefg"]
     sizes = dict.fromkeys("abdefg", 30)
-    frozen, growing = budget(sizes, 120, 0.5), budget(sizes, 120, 0.5, grows=True)
-    assert (growing.begins_with, growing.kept_free) == (30, 30)
-    assert frozen.split(tools) == (["a", "b"], ["d", "e", "f", "g"])
-    assert growing.split(tools) == (["a"], ["b", "d", "e", "f", "g"])
+    assert budget(sizes, 120, 30).split(tools[:2], tools) == (["a", "b"], ["d", "e", "f", "g"])
+    assert budget(sizes, 120, 30, 30).split(tools[:2], tools) == (["a"], ["b", "d", "e", "f", "g"])
+    assert budget(sizes, 120, 30, 60).split(tools[:2], tools) == (["a"], ["b", "d", "e"])
 
 
 def test_names_of_one_group_pay_for_what_they_share_once() -> None:
