@@ -18,6 +18,7 @@ from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.config.loader import Config
 from foretool.server.ledger.diffs import diff_definitions
+from foretool.server.lists.maker import Place
 from foretool.server.offline import ReadWordings, find_wordings
 from foretool.server.protocol import jsonrpc
 from foretool.storage.records import Miss, MissFilter, Neighbour, Tool, ToolId, ToolVersion, Usage
@@ -54,7 +55,8 @@ class ToolPage(Struct, frozen=True):
     """What a language model has written for the search."""
     tokens: int
     usage: Usage | None
-    is_listed: bool
+    place: Place
+    """Where the list of the next client has it."""
     waits: str
     """What the state of its review is, "" if nothing of it waits."""
     versions: Sequence[Version]
@@ -89,7 +91,7 @@ def read_tool(config: Config, viewer: Viewer, name: str, graphs: Graphs) -> Tool
             wordings=find_wordings(app.catalog, app.store, tool, with_shipped=config.settings.shipped_wordings),
             tokens=app.catalog.tokens(tool.id),
             usage=read_usage(app, viewer).get(tool.id),
-            is_listed=tool.id in offline.view(app, profile).shown,
+            place=offline.view(app, profile).place_of(tool.id),
             waits=_read_state(app, tool),
             versions=_read_versions(app.store.catalog.versions(tool.upstream, tool.name)),
             needs=needs,

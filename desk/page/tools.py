@@ -11,6 +11,7 @@ from foretool.desk.page.viewers import Viewer, admits
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.config.loader import Config
+from foretool.server.lists.maker import Place
 from foretool.server.protocol import jsonrpc
 from foretool.storage.records import Tool, ToolId, Usage
 
@@ -22,7 +23,7 @@ _LATEST: Final = 30_000
 """Of so many latest calls the use of one profile is counted."""
 _NEVER: Final = Usage(ToolId(""), 0, 0, 0.0)
 
-Use = Literal["", "used", "never", "missed", "listed", "hidden"]
+Use = Literal["", "used", "never", "missed", "defined", "named", "hidden"]
 
 
 class ToolRow(Struct, frozen=True):
@@ -33,8 +34,8 @@ class ToolRow(Struct, frozen=True):
     calls: int
     misses: int
     last_at: float
-    is_listed: bool
-    """The list of the next client has it."""
+    place: Place
+    """Where the list of the next client has it."""
     is_pinned: bool
     is_yours: bool
     """The user's own words stand in place of the server's."""
@@ -70,13 +71,13 @@ def matching_tools(config: Config, viewer: Viewer, text: str, server: str, use: 
     with offline.open_offline(config) as app:
         usage = read_usage(app, viewer)
         profile = config.profiles.get(viewer.profile or "", config.profiles[""])
-        listed = offline.view(app, profile).shown
+        view = offline.view(app, profile)
         pinned = set(app.catalog.pins(profile.pin))
         held = {(each.server, each.name) for each in app.store.approvals.undecided() if each.kind == "tool"}
         rows = [
             ToolRow(
                 tool.id, tool.upstream, text_member(tool, "description").strip().partition("\n")[0][:200],
-                app.catalog.tokens(tool.id), used.calls, used.misses, used.last_at, tool.id in listed,
+                app.catalog.tokens(tool.id), used.calls, used.misses, used.last_at, view.place_of(tool.id),
                 tool.id in pinned, tool.name in app.catalog.overrides.of(tool.upstream),
                 (tool.upstream, tool.name) in held,
             )
@@ -107,8 +108,9 @@ def _fits(row: ToolRow, use: str) -> bool:
         "used": row.calls > 0,
         "never": row.calls == 0,
         "missed": row.misses > 0,
-        "listed": row.is_listed,
-        "hidden": not row.is_listed,
+        "defined": row.place == "defined",
+        "named": row.place == "named",
+        "hidden": row.place == "hidden",
     }
     return fits.get(use, True)
 

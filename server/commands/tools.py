@@ -38,7 +38,9 @@ class Row(Struct, frozen=True):
     """Whether `tokens` is a count rather than an estimate."""
     pinned: bool
     listed: tuple[str, ...]
-    """Profiles whose list contains it; "" is the list without a profile."""
+    """Profiles whose list defines it; "" is the list without a profile."""
+    named: tuple[str, ...]
+    """Profiles whose list names it with its arguments, so that clients call it without a search."""
     calls: int
     misses: int
     last_used: float
@@ -60,7 +62,9 @@ class Listed(Struct, frozen=True):
     profile: str
     policy: PolicyChoice
     tools: int
-    """Includes our own tools."""
+    """Those that it defines, our own among them."""
+    named: int
+    """Those that it names with their arguments."""
     tokens: int
     budget: int
     epoch: int
@@ -169,10 +173,11 @@ def take_inventory(
     def row(tool: Tool) -> Row:
         used = usage.get(tool.id, Usage(tool.id, 0, 0, 0.0))
         listed = tuple(name for name, view in views.items() if tool.id in view.shown)
+        named = tuple(name for name, view in views.items() if tool.id in view.named)
         counted, tokens = tool.tokens is not None, catalog.tokens(tool.id)
         is_pinned, verdict = tool.id in pinned, reach.verdict(tool)
         return Row(
-            tool.id, tool.upstream, tokens, counted, is_pinned, listed, used.calls, used.misses, used.last_at,
+            tool.id, tool.upstream, tokens, counted, is_pinned, listed, named, used.calls, used.misses, used.last_at,
             verdict.risk, verdict.source, "" if verdict.denied else verdict.bridge, verdict.denied,
             inspection.of(tool),
         )  # fmt: skip
@@ -183,7 +188,15 @@ def take_inventory(
     return Inventory(
         tools=tuple(sorted((row for row in rows if not (unused and row.calls)), key=_ORDERS[order])),
         lists=tuple(
-            Listed(name, config.profiles[name].policy, len(view.tools), view.tokens, view.budget, view.epoch)
+            Listed(
+                name,
+                config.profiles[name].policy,
+                len(view.tools),
+                len(view.named),
+                view.tokens,
+                view.budget,
+                view.epoch,
+            )
             for name, view in views.items()
         ),
         catalog_tools=len(tools),
@@ -230,7 +243,7 @@ def _print(inventory: Inventory, unused: bool) -> None:
             (
                 row.name + (" (pinned)" if row.pinned else ""), _risk(row),
                 output.tokens(row.tokens, counted=row.counted),
-                ", ".join(name or "all" for name in row.listed), row.calls, row.misses, output.ago(row.last_used),
+                _in_lists(row), row.calls, row.misses, output.ago(row.last_used),
             )
             for row in inventory.tools
         ]  # fmt: skip
@@ -247,7 +260,8 @@ def _print(inventory: Inventory, unused: bool) -> None:
         whose = f"next list of profile {listed.profile}" if listed.profile else "next list"
         share = f", {listed.tokens / inventory.catalog_tokens:.0%} of the catalog" if inventory.catalog_tokens else ""
         tokens = output.tokens(listed.tokens, counted=is_counted)
-        shown = f"{output.plural(listed.tools, 'tool')}, {tokens} tokens{share}"
+        names = f" and the names of {listed.named}" if listed.named else ""
+        shown = f"{output.plural(listed.tools, 'tool')}{names}, {tokens} tokens{share}"
         output.say(f"{whose}: {shown} (budget {listed.budget:,}, policy {listed.policy})")
     output.say_estimated([is_counted])
     if inventory.personal_servers:
@@ -265,6 +279,11 @@ def _print(inventory: Inventory, unused: bool) -> None:
     if inventory.failing_servers:
         names = ", ".join(inventory.failing_servers)
         output.say(f"not known, because the servers do not work: {names}; `foretool list` says why")
+
+
+def _in_lists(row: Row) -> str:
+    by_name = [f"{name or 'all'} by name" for name in row.named]
+    return ", ".join((*(name or "all" for name in row.listed), *by_name))
 
 
 def _risk(row: Row) -> str:

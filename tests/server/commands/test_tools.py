@@ -42,11 +42,12 @@ def test_every_tool_with_its_cost_its_lists_and_its_use(path: Path, capsys: pyte
     assert found["tools"][:2] == [
         {
             "name": "calc__add", "upstream": "calc", "tokens": 40, "counted": True, "pinned": True,
-            "listed": [""], "calls": 0, "misses": 0, "last_used": 0.0, **UNMARKED, "findings": [],
+            "listed": [""], "named": [], "calls": 0, "misses": 0, "last_used": 0.0, **UNMARKED, "findings": [],
         },
         {
             "name": "sky__forecast", "upstream": "sky", "tokens": 40, "counted": True, "pinned": False,
-            "listed": ["", "night"], "calls": 1, "misses": 1, "last_used": 103.0, **UNMARKED, "findings": [],
+            "listed": ["", "night"], "named": [], "calls": 1, "misses": 1, "last_used": 103.0, **UNMARKED,
+            "findings": [],
         },
     ]  # fmt: skip
     assert (found["catalog_tools"], found["catalog_tokens"]) == (3, 120)
@@ -75,6 +76,17 @@ def test_sums_of_tokens_that_are_estimated_say_so_as_each_of_them_does(
     out = capsys.readouterr().out
     assert re.search(r"\ncatalog: 3 tools, ~[\d,]+ tokens\nnext list: 5 tools, ~[\d,]+ tokens", out)
     assert "~: an estimate;" in out
+
+
+def test_a_tool_that_a_list_only_names_is_said_to_be_in_it_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path, {"calc": {"command": "calc"}, "sky": {"command": "sky"}}, list_fill=True)
+    fill(path).close()
+    assert {(*row["listed"], *row["named"]) for row in told(path, capsys)["tools"]} == {("",)}
+    assert run(["tools", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"\nnext list: 3 tools and the names of 3, [\d,]+ tokens", out) and out.count("all by name") == 3
 
 
 def test_a_server_with_tools_of_each_person_is_named_as_such(
