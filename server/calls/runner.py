@@ -170,7 +170,9 @@ class ToolRunner:
         has_failed = reply.error is not UNSET or (
             isinstance(reply.result, Raw) and translate.is_tool_error(reply.result)
         )
-        failing = say_failing(exchange, attempt.tool.id, has_failed=has_failed) if attempt.via == "bridge" else ""
+        failing = ""
+        if attempt.via == "bridge":
+            failing = say_failing(exchange, attempt.tool.id, self._predictor, has_failed=has_failed)
         doubt = exchange.doubt or (_explain_unseen(attempt, reply.error) if has_failed else "")
         advice = [*filter(None, (doubt, failing))]
         if reply.error is not UNSET:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from foretool.server.calls.bridged_calls import BridgedCall
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Missed, Via
+from foretool.server.hints.prediction import Predictor
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import Asked
 from foretool.server.upstreams.connection import Lost
@@ -45,14 +46,23 @@ def finder_of(exchange: Exchange) -> str:
     return "foretool search" if exchange.client.is_shell else "discover_tools"
 
 
-def say_failing(exchange: Exchange, tool: ToolId, *, has_failed: bool) -> str:
-    """Count how a bridged call ended. Return advice for a model whose calls of this tool keep failing, "" otherwise:
-    some models repeat a tool that is not made for the task, and never search."""
-    times = (exchange.chat or exchange.own_session.conversations.whole).count_failures(tool, has_failed=has_failed)
-    if times < _OFTEN:
+def say_failing(
+    exchange: Exchange, tool: ToolId, predictor: Predictor, *, has_failed: bool, is_misfit: bool = False
+) -> str:
+    """Count how a bridged call ended. Return advice for a model whose call of this tool has failed, "" if there is
+    none: some models repeat a tool that is not made for the task, or try others of its server, and neither search nor
+    call what they were told of first. `is_misfit`: its arguments do not fit the schema, which the model is told."""
+    chat = exchange.chat or exchange.own_session.conversations.whole
+    times = chat.count_failures(tool, has_failed=has_failed)
+    often = f"{tool} has now failed {times} times in a row" if times >= _OFTEN else ""
+    if not times or (is_misfit and not often):
         return ""
-    failed = f"{tool} has now failed {times} times in a row"
-    return f"{failed}; if it is not made for your task, describe the task to {finder_of(exchange)}"
+    other = chat.untried(tool, times) if not exchange.client.is_shell else None
+    if other is not None and (instead := predictor.write_call(exchange.client, other)):
+        return "; ".join(filter(None, (often, f"named for this task, and not called yet: {instead}")))
+    if not often:
+        return ""
+    return f"{often}; if it is not made for your task, describe the task to {finder_of(exchange)}"
 
 
 class RunningCall(Struct, frozen=True):

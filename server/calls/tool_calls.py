@@ -52,7 +52,7 @@ class ToolCalls:
 
     def __init__(
         self, discover: DiscoverTools, lookup: ToolLookup, admission: Admission, confirmation: Confirmation,
-        runner: ToolRunner, results: LongResults, long_calls: LongCalls,
+        runner: ToolRunner, predictor: Predictor, results: LongResults, long_calls: LongCalls,
         tasks: ClientTasks, connect: OwnTool, recorder: Recorder,
         links: SignInLinks,
     ) -> None:  # fmt: skip
@@ -61,6 +61,7 @@ class ToolCalls:
         self._admission = admission
         self._confirmation = confirmation
         self._runner = runner
+        self._predictor = predictor
         self._recorder = recorder
         self.long_calls = long_calls
         self._tasks = tasks
@@ -139,7 +140,7 @@ class ToolCalls:
             self._refuse(call, decision)
             return
         if problem := _fit(call, tool):
-            failing = say_failing(call.exchange, tool.id, has_failed=True)
+            failing = say_failing(call.exchange, tool.id, self._predictor, has_failed=True, is_misfit=True)
             text = f"{problem}\n{failing}" if failing else problem
             self._refuse(call, self._admission.give_up(call, tool, text))
         elif isinstance(decision, Confirm):
@@ -225,6 +226,6 @@ def make_tool_calls(
 
     admission = Admission(policy, known.catalog, known.recorder, confirmation)
     return ToolCalls(
-        discovery, lookup, admission, confirmation, runner, results, long_calls, client_tasks, connect,
+        discovery, lookup, admission, confirmation, runner, predictor, results, long_calls, client_tasks, connect,
         known.recorder, links,
     )  # fmt: skip

@@ -117,6 +117,12 @@ class Conversation:
         self._failing = (tool, (times + 1 if tool == last else 1) if has_failed else 0)
         return self._failing[1]
 
+    def untried(self, tool: ToolId, times: int) -> ToolId | None:
+        """Return the best tool that the present task was told of and that was not called in it. `tool` has failed so
+        many `times`: after the first, that is only the very best one, because the error may be one to correct."""
+        found = next((each for each in self.told if each not in self.steps and each != tool), None)
+        return found if times > 1 or found == next(iter(self.told), None) else None
+
     def servers_in_use(self) -> tuple[str, ...]:
         """Return the upstreams called lately, the latest first."""
         return tuple(dict.fromkeys(reversed(self.upstreams)))

@@ -13,6 +13,7 @@ from typing import Any
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
+from foretool.server.catalog.signatures import example_call, signature
 from foretool.server.clients.conversation import Conversation
 from foretool.server.clients.exchange import ListOwner
 from foretool.server.clients.session import Session
@@ -23,7 +24,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
-from foretool.storage.records import Exposure
+from foretool.storage.records import Exposure, ToolId
 
 
 class Predictor:
@@ -62,6 +63,13 @@ class Predictor:
         }
         reach = self._policy.reach(client.profile)
         return write_next_hint(new, threshold, self._catalog.get, lambda tool: reach.verdict(tool).bridge)
+
+    def write_call(self, client: ListOwner, tool: ToolId) -> str:
+        """Return how a model calls a tool through a bridge, without values; "" if this client may not call it."""
+        known, reach = self._catalog.get(tool), self._policy.reach(client.profile)
+        if known is None or not reach.finds(known) or not (call := signature(known)):
+            return ""
+        return example_call(call, reach.verdict(known).bridge)
 
     def note_shown(self, session: Session, chat: Conversation, hint: Hint, *, in_answer: bool = False) -> None:
         """Note that a hint goes to the model: it is on record as an exposure, and what it names is no miss.

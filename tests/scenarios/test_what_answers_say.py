@@ -132,6 +132,39 @@ async def test_who_has_seen_a_tool_fail_twice_is_told_to_search() -> None:
         assert await call("weather__get_forecast") == ["not signed in"]
 
 
+@requirement("bridge:answer")
+async def test_whose_call_fails_before_the_best_named_tool_was_called_is_told_of_that_one() -> None:
+    places = tool("list_places", "List the places that have a weather station", annotations=READS)
+    given = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
+    forecast = tool("get_forecast", "Get the forecast of a place", inputSchema=given, annotations=READS)
+    alerts = tool("get_alerts", "Get the alerts of a storm warning office", annotations=READS)
+    weather = FakeUpstream("weather", [places, forecast, alerts])
+    for name in ("list_places", "get_alerts"):
+        weather.results[name] = {"content": [{"type": "text", "text": "not signed in"}], "isError": True}
+    named = 'named for this task, and not called yet: call_tool {"name": "weather__%s", "arguments": {%s}}'
+    forecast_named = named % ("get_forecast", '"place": ...')
+    async with proxy_over(weather) as stage:
+        await stage.client.initialize()
+        found = await stage.client.discover("get the forecast of a place")
+        assert [each["name"] for each in found["matches"]][:2] == ["weather__get_forecast", "weather__list_places"]
+
+        async def call(name: str, **arguments: str) -> list[str]:
+            given = {"name": f"weather__{name}", "arguments": arguments}
+            result = await stage.client.call_tool("call_tool", given)
+            return [block["text"] for block in result["content"]]
+
+        assert await call("list_places") == ["not signed in", forecast_named]
+        # Arguments that do not fit are an error to correct, at first.
+        (misfit,) = await call("get_forecast")
+        assert "do not fit its schema" in misfit and "named for this task" not in misfit
+        assert await call("get_forecast", place="Oslo") == ["get_forecast"]
+        # What was called is not named again.
+        assert await call("get_alerts") == ["not signed in"]
+        again = "weather__get_alerts has now failed 2 times in a row"
+        search = "if it is not made for your task, describe the task to discover_tools"
+        assert await call("get_alerts") == ["not signed in", f"{again}; {search}"]
+
+
 @requirement("discovery:prepared")
 @pytest.mark.parametrize("task", ["quux", "add two numbers"])
 async def test_before_the_tools_are_embedded_an_answer_says_so_and_is_no_verdict(task: str) -> None:
