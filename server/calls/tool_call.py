@@ -52,17 +52,21 @@ def say_failing(
     """Count how a bridged call ended. Return advice for a model whose call of this tool has failed, "" if there is
     none: some models repeat a tool that is not made for the task, or try others of its server, and neither search nor
     call what they were told of first. `is_misfit`: its arguments do not fit the schema, which the model is told."""
-    chat = exchange.chat or exchange.own_session.conversations.whole
+    session, client = exchange.own_session, exchange.client
+    chat = exchange.chat or session.conversations.whole
     times = chat.count_failures(tool, has_failed=has_failed)
     often = f"{tool} has now failed {times} times in a row" if times >= _OFTEN else ""
     if not times or (is_misfit and not often):
         return ""
-    other = chat.untried(tool, times) if not exchange.client.is_shell else None
-    if other is not None and (instead := predictor.write_call(exchange.client, other)):
+    if not client.is_shell and (instead := predictor.untried(client, chat, tool, times)):
         return "; ".join(filter(None, (often, f"named for this task, and not called yet: {instead}")))
     if not often:
         return ""
-    return f"{often}; if it is not made for your task, describe the task to {finder_of(exchange)}"
+    found = predictor.search_again(client, session, chat) if not client.is_shell else ""
+    search = f"describe the task to {finder_of(exchange)}"
+    if found:
+        return f"{often}; other tools for this task: {found}; if none is, {search}"
+    return f"{often}; if it is not made for your task, {search}"
 
 
 class RunningCall(Struct, frozen=True):

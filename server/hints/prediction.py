@@ -9,8 +9,10 @@ a listed tool stays as its server gave it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from foretool.retrieval.ranking import Query
+from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.signatures import example_call, signature
@@ -18,13 +20,18 @@ from foretool.server.clients.conversation import Conversation
 from foretool.server.clients.exchange import ListOwner
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig
-from foretool.server.hints.texts import LATEST_END, Hint, write_next_hint
+from foretool.server.hints.texts import LATEST_END, Hint, without_unasked, write_next_hint
 from foretool.server.lists.order import Prediction
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import Exposure, ToolId
+
+_AGAIN: Final = 3
+"""Tools that are named where a search is made for a model that repeats a failing call."""
+_AGAIN_OF: Final = 12
+"""The best matches that these are of, so that some are left where a task has tried others."""
 
 
 class Predictor:
@@ -64,12 +71,30 @@ class Predictor:
         reach = self._policy.reach(client.profile)
         return write_next_hint(new, threshold, self._catalog.get, lambda tool: reach.verdict(tool).bridge)
 
-    def write_call(self, client: ListOwner, tool: ToolId) -> str:
-        """Return how a model calls a tool through a bridge, without values; "" if this client may not call it."""
-        known, reach = self._catalog.get(tool), self._policy.reach(client.profile)
+    def untried(self, client: ListOwner, chat: Conversation, tool: ToolId, times: int) -> str:
+        """Return how to call what a task was told of and has not called, after `tool` has failed so many `times`; "" if
+        there is nothing."""
+        other = chat.untried(tool, times)
+        known, reach = self._catalog.get(other) if other is not None else None, self._policy.reach(client.profile)
         if known is None or not reach.finds(known) or not (call := signature(known)):
             return ""
         return example_call(call, reach.verdict(known).bridge)
+
+    def search_again(self, client: ListOwner, session: Session, chat: Conversation) -> str:
+        """Return how to call what is found for the words of a task that was told of nothing else; "" if nothing is."""
+        if not chat.lines:
+            return ""
+        reach = self._policy.reach(client.profile)
+        ranking = self._search.rank(Query(chat.lines, (), (), (), client.profile.name), reach.finds, _AGAIN_OF)
+        found = filter(None, (self._catalog.get(each.tool) for each in ranking.ranked))
+        left = without_unasked((tool for tool in found if tool.id not in chat.steps), "\n".join(chat.lines))
+        calls = {tool.id: example_call(call, reach.verdict(tool).bridge) for tool in left if (call := signature(tool))}
+        tools = tuple(calls)[:_AGAIN]
+        text = ", ".join(map(calls.__getitem__, tools))
+        hidden = tuple(client.tools.hidden(session.list, dict.fromkeys(tools, 1.0)))
+        if hidden:
+            self.note_shown(session, chat, Hint(text, hidden, estimate(text)))
+        return text
 
     def note_shown(self, session: Session, chat: Conversation, hint: Hint, *, in_answer: bool = False) -> None:
         """Note that a hint goes to the model: it is on record as an exposure, and what it names is no miss.

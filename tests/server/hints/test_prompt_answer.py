@@ -74,6 +74,37 @@ async def test_a_call_after_two_prompts_is_not_what_a_search_before_them_was_for
         assert [bool(each.discovery) for each in stage.calls()] == [len(prompts) == 1]
 
 
+@requirement("bridge:answer")
+async def test_a_tool_that_fails_twice_is_answered_with_what_the_prompt_finds_where_the_hook_had_kept_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("foretool.server.hints.prompt_answer.is_doubtful", lambda *given: True)
+    upstream = files()
+    upstream.results["weather"] = {"content": [{"type": "text", "text": "not signed in"}], "isError": True}
+    async with proxy_over(upstream, policy="frozen", list_tokens=0) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+
+        async def call(name: str, **arguments: str) -> list[str]:
+            given = {"name": f"files__{name}", "arguments": arguments}
+            result = await stage.client.call_tool("call_tool_write", given)
+            return [block["text"] for block in result["content"]]
+
+        assert ask(stage, "please shut my document") == ""
+        assert await call("weather") == ["not signed in"]
+        _, advice = await call("weather")
+        begins = (
+            "files__weather has now failed 2 times in a row; other tools for this task:"
+            ' call_tool_write {"name": "files__shut", "arguments": {"path": ...}}, call_tool_write {"name": "files__'
+        )
+        assert advice.startswith(begins) and advice.endswith("; if none is, describe the task to discover_tools")
+        # It is on record, so a call of what it names is no miss; and while none was made, the best one is named again.
+        again = 'named for this task, and not called yet: call_tool_write {"name": "files__shut", "arguments": {"path":'
+        assert again in (await call("weather"))[1]
+        assert await call("shut", path="a") == ["shut"]
+        assert "files__shut" not in {miss.tool for miss in stage.misses()}
+
+
 @requirement("hint:asks")
 async def test_learned_models_take_part_and_the_hint_is_an_exposure_of_the_session() -> None:
     async with proxy_over(files(), policy="frozen", list_tokens=0) as stage:
