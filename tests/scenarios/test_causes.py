@@ -17,8 +17,9 @@ import pytest
 from fakes import Failed, FakeClient, FakeUpstream, Stage, failing_store, proxy_over, text, tool
 from requirements import requirement
 
+from foretool.server import offline
 from foretool.server.commands.group import run
-from foretool.server.commands.search import _say_unknown, explain_tool, search_once
+from foretool.server.commands.search import explain_tool, search_once
 from foretool.server.ledger.fixes import diagnose_miss
 from foretool.server.ledger.story import CAUSES
 from foretool.server.protocol import versions
@@ -418,7 +419,7 @@ def explain(missed: Missed) -> str:
     profile = app.config.profiles.get("work", app.config.profiles[""])
     tool = app.catalog.find(missed.tool)
     if tool is None:
-        return _say_unknown(app, missed.tool)
+        return offline.say_unknown(app, missed.tool)
     told = explain_tool(app, search_once(app, missed.task, profile, None), tool, profile)
     return " | ".join(f"{each.what} -> {each.do}" for each in told.reasons)
 
