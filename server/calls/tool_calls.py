@@ -39,7 +39,7 @@ from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import BridgeName, Confirm, TrustPolicy
 from foretool.server.upstreams.connection import Reply
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.records import Era, Miss, Tool
+from foretool.storage.records import Era, Miss, Tool, ToolId
 from foretool.storage.store import Store
 
 _BRIDGES: Mapping[str, BridgeName] = {CALL: "call_tool", CALL_WRITE: "call_tool_write"}
@@ -178,7 +178,9 @@ class ToolCalls:
         elif refusal.is_unknown and call.via == "name":
             call.exchange.error(jsonrpc.INVALID_PARAMS, refusal.text)
         elif refusal.is_made_up:
-            self._discover.search_for_name(call.exchange, call.name, refusal.text)
+            advice = say_failing(call.exchange, ToolId(call.name), self._predictor, has_failed=True)
+            text = f"{refusal.text}\n{advice}" if advice else refusal.text
+            self._discover.search_for_name(call.exchange, call.name, text)
         else:
             call.exchange.tool_error(refusal.text)
 

@@ -154,6 +154,9 @@ async def test_whose_call_fails_before_the_best_named_tool_was_called_is_told_of
             return [block["text"] for block in result["content"]]
 
         assert await call("list_places") == ["not signed in", forecast_named]
+        # So is who makes a name up.
+        refusal, _ = await call("read_the_sky")
+        assert refusal.splitlines()[1] == forecast_named
         # Arguments that do not fit are an error to correct, at first.
         (misfit,) = await call("get_forecast")
         assert "do not fit its schema" in misfit and "named for this task" not in misfit
