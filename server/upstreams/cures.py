@@ -102,7 +102,8 @@ def _with_sdk(server: Server, text: str) -> str:
     if not Path(python).name.startswith("python"):
         return ""  # a shell, or a script that starts the server: uvx knows no such program
     package = _package_of(python, program)
-    said = f'"{program}"' if package in ("", program) else f'"--from", "{package}", "{program}"'
+    # Where no package says that it has the program, one of that name is somebody else's.
+    said = f'"{program}"' if package == program else f'"--from", "{package or "PACKAGE"}", "{program}"'
     return (
         f"{START_WITH}uvx in a Python of its own, because others may need the version that is there:"
         f' "command": "uvx", and first in its args "--with", "{version}", {said}'

@@ -210,6 +210,7 @@ def test_a_server_for_another_runtime_gets_the_advice_that_fits_how_it_is_starte
         ("1.30.0", "ModuleNotFoundError: No module named 'mcp.server.context'", "calculator",
          '"--with", "mcp>=2", "calculator"'),
         ("1.30.0", SDK_2, "mcp_calculator", '"--with", "mcp>=2", "--from", "mcp-calculator", "calculator"'),
+        ("1.30.0", SDK_2, "", '"--with", "mcp>=2", "--from", "PACKAGE", "calculator"'),
     ],
 )  # fmt: skip
 def test_a_server_for_another_sdk_gets_its_own_python_so_that_no_other_server_breaks(
@@ -220,8 +221,10 @@ def test_a_server_for_another_sdk_gets_its_own_python_so_that_no_other_server_br
     program = tmp_path / "bin" / "calculator"
     packages = tmp_path / "lib" / "python3.11" / "site-packages"
     (packages / f"mcp-{installed}.dist-info").mkdir(parents=True)
-    (packages / f"{package}-0.2.dist-info").mkdir()
-    (packages / f"{package}-0.2.dist-info" / "entry_points.txt").write_text("[console_scripts]\ncalculator = c:main\n")
+    if package:
+        (packages / f"{package}-0.2.dist-info").mkdir()
+        scripts = "[console_scripts]\ncalculator = c:main\n"
+        (packages / f"{package}-0.2.dist-info" / "entry_points.txt").write_text(scripts)
     program.parent.mkdir()
     program.write_text(f"#!{tmp_path}/bin/python3.11\n")
     program.chmod(0o700)
