@@ -170,9 +170,10 @@ class ToolRunner:
         has_failed = reply.error is not UNSET or (
             isinstance(reply.result, Raw) and translate.is_tool_error(reply.result)
         )
-        failing = ""
+        failing, chat, tool = "", exchange.chat or attempt.session.conversations.whole, attempt.tool.id
+        times = chat.count_failures(tool, has_failed=has_failed)
         if attempt.via == "bridge":
-            failing = say_failing(exchange, attempt.tool.id, self._predictor, has_failed=has_failed)
+            failing = say_failing(exchange, chat, tool, self._predictor, times)
         doubt = exchange.doubt or (_explain_unseen(attempt, reply.error) if has_failed else "")
         advice = [*filter(None, (doubt, failing))]
         if reply.error is not UNSET:
@@ -202,7 +203,6 @@ class ToolRunner:
                 result = self._tell(attempt, exchange, result, attempt.hint)
             if result is not reply.result:
                 reply = replace(reply, result=result)
-        chat = exchange.chat or attempt.session.conversations.whole
         chat.answered_at = time.perf_counter()
         tools = exchange.client.tools
         if attempt.grew and tools.is_announced:

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from foretool.server.calls.bridged_calls import BridgedCall
+from foretool.server.clients.conversation import Conversation
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Missed, Via
 from foretool.server.hints.prediction import Predictor
@@ -47,18 +48,16 @@ def finder_of(exchange: Exchange) -> str:
 
 
 def say_failing(
-    exchange: Exchange, tool: ToolId, predictor: Predictor, *, has_failed: bool, is_misfit: bool = False
+    exchange: Exchange, chat: Conversation, tool: ToolId, predictor: Predictor, times: int, *, is_misfit: bool = False
 ) -> str:
-    """Count how a bridged call ended. Return advice for a model whose call of this tool has failed, "" if there is
+    """Return advice for a model whose bridged calls of this tool have failed so many `times` in a row, "" if there is
     none: some models repeat a tool that is not made for the task, or try others of its server, and neither search nor
     call what they were told of first. `is_misfit`: its arguments do not fit the schema, which the model is told."""
     session, client = exchange.own_session, exchange.client
-    chat = exchange.chat or session.conversations.whole
-    times = chat.count_failures(tool, has_failed=has_failed)
     often = f"{tool} has now failed {times} times in a row" if times >= _OFTEN else ""
     if not times or (is_misfit and not often):
         return ""
-    if not client.is_shell and (instead := predictor.untried(client, chat, tool, times)):
+    if not client.is_shell and (instead := predictor.untried(client, chat, times)):
         return "; ".join(filter(None, (often, f"named for this task, and not called yet: {instead}")))
     if not often:
         return ""

@@ -135,12 +135,17 @@ class ToolCalls:
     def _admit(self, call: ToolCall, tool: Tool) -> None:
         """Run a call if the rules, the schema of its tool and the user allow it. A refused call does not learn the
         schema, and nobody is asked about a call that cannot run."""
+        conversations = call.exchange.own_session.conversations
+        chat = conversations.place_call(tool.id, call.exchange.chat) or conversations.whole
+        if call.asked != "page":
+            chat.note_try(tool.id)
         decision = self._admission.decide(call, tool)
         if isinstance(decision, Refusal):
             self._refuse(call, decision)
             return
         if problem := _fit(call, tool):
-            failing = say_failing(call.exchange, tool.id, self._predictor, has_failed=True, is_misfit=True)
+            times = chat.count_failures(tool.id, has_failed=True)
+            failing = say_failing(call.exchange, chat, tool.id, self._predictor, times, is_misfit=True)
             text = f"{problem}\n{failing}" if failing else problem
             self._refuse(call, self._admission.give_up(call, tool, text))
         elif isinstance(decision, Confirm):
@@ -178,7 +183,8 @@ class ToolCalls:
         elif refusal.is_unknown and call.via == "name":
             call.exchange.error(jsonrpc.INVALID_PARAMS, refusal.text)
         elif refusal.is_made_up:
-            advice = say_failing(call.exchange, ToolId(call.name), self._predictor, has_failed=True)
+            name, chat = ToolId(call.name), call.exchange.chat or session.conversations.whole
+            advice = say_failing(call.exchange, chat, name, self._predictor, chat.count_failures(name, has_failed=True))
             text = f"{refusal.text}\n{advice}" if advice else refusal.text
             self._discover.search_for_name(call.exchange, call.name, text)
         else:

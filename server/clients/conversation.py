@@ -33,6 +33,8 @@ MOST_MEMO: Final = 200
 """Tools of each kind that a memo of a conversation names."""
 _MEMO_PURSUITS: Final = 4
 """The latest pursuits that it holds."""
+_MOST_TRIED: Final = 200
+"""Tools that a task is known to have called. A text names a dozen or two."""
 
 _handle = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -82,6 +84,11 @@ class Conversation:
         self.told: dict[ToolId, None] = {}
         """Hidden tools that an answer or a hint has named in the present task with what their calls need, as they were
         named: those of one text the best first. No hint repeats them."""
+        self.named: tuple[ToolId, ...] = ()
+        """The tools that the latest text for the present task named as fit for it, listed or not, the best first: the
+        answer of a search by task, the hint of a prompt. What is likely next is not among them."""
+        self.tried: deque[ToolId] = deque(maxlen=_MOST_TRIED)
+        """The tools that were called in the present task, whether they ran or not."""
         self.missed: set[tuple[int, ToolId]] = set()
         """Hidden tools that no search showed and that are on record as missed, with the exposure that lacked them."""
         self.found: dict[ToolId, FoundTool] = {}
@@ -92,7 +99,9 @@ class Conversation:
         self.has_called = False
         """A tool was called since the last search."""
         self._failing = ("", 0)
-        """The tool that was called last through a bridge, and how many of its calls have failed one after the other."""
+        """The tool that was called last, and how many of its calls have failed one after the other."""
+        self._has_worked = False
+        """A call of a tool that is in `named` has come to something."""
 
     def memo(self) -> ChatMemo:
         found = dict(list(self.found.items())[-MOST_MEMO:])
@@ -112,16 +121,29 @@ class Conversation:
         self.opened_by = memo.opened_by
 
     def count_failures(self, tool: ToolId, *, has_failed: bool) -> int:
-        """Record how a bridged call ended; return how many calls of this tool have failed one after the other."""
+        """Record how a call ended; return how many calls of this tool have failed one after the other."""
         last, times = self._failing
+        self._has_worked = self._has_worked or (not has_failed and tool in self.named)
         self._failing = (tool, (times + 1 if tool == last else 1) if has_failed else 0)
         return self._failing[1]
 
-    def untried(self, tool: ToolId, times: int) -> ToolId | None:
-        """Return the best tool that the present task was told of and that was not called in it. `tool` has failed so
-        many `times`: after the first, that is only the very best one, because the error may be one to correct."""
-        found = next((each for each in self.told if each not in self.steps and each != tool), None)
-        return found if times > 1 or found == next(iter(self.told), None) else None
+    def note_named(self, tools: Iterable[ToolId]) -> None:
+        """Note that a text named these tools as fit for the present task, the best first."""
+        self.named, self._has_worked = tuple(tools), False
+
+    def note_try(self, tool: ToolId) -> None:
+        """Note that a model called a tool, whether it runs or not."""
+        if tool not in self.tried:
+            self.tried.append(tool)
+
+    def untried(self, times: int) -> tuple[ToolId, ...]:
+        """Return the tools that were named for the present task and not called in it, best first. One was called that
+        has failed so many `times`: after the first, that is only the very best one, and none where another that was
+        named has worked, because the error may be one to correct."""
+        if times == 1 and self._has_worked:
+            return ()
+        named = self.named[:1] if times == 1 else self.named
+        return tuple(each for each in named if each not in self.tried)
 
     def servers_in_use(self) -> tuple[str, ...]:
         """Return the upstreams called lately, the latest first."""
@@ -133,15 +155,13 @@ class Conversation:
             return
         is_other = self.lines and self.steps and not are_alike("\n".join(self.lines), "\n".join(lines))
         if is_other or at - self.last_at > GAP_S:
-            self.steps.clear()
-            self.told.clear()
+            self._end_task()
         self.lines, self.last_at = lines, at
 
     def note_prompt(self, lines: tuple[str, ...], at: float) -> None:
         """Record a prompt of the user, which starts a new episode. The first one after a search may answer a question
         of the model; what is called after a second one is no longer what that search was for."""
-        self.steps.clear()
-        self.told.clear()
+        self._end_task()
         self.found = {tool: each for tool, each in self.found.items() if each.discovery not in self._answered}
         self._answered = {each.discovery for each in self.found.values()}
         if self.pursuits:
@@ -153,15 +173,21 @@ class Conversation:
 
     def note_call(self, tool: ToolId, upstream: str, at: float) -> None:
         if self.steps and at - self.last_at > GAP_S:
-            self.steps.clear()
-            self.told.clear()
+            self._end_task()
             self.lines = ()
+        self.note_try(tool)
         self.last_at, self.has_called = at, True
         self.history.append(tool)
         self.upstreams.append(upstream)
         if self.steps[-1:] != [tool]:
             self.steps.append(tool)
             del self.steps[:-HISTORY]
+
+    def _end_task(self) -> None:
+        self.steps.clear()
+        self.told.clear()
+        self.tried.clear()
+        self.note_named(())
 
     def note_hint(self, tools: Iterable[ToolId]) -> None:
         """Note that a text named these hidden tools, with what calls of them need."""
@@ -200,6 +226,7 @@ class Conversation:
         other.hinted, other.told = self.hinted.copy(), self.told.copy()
         other.lines, other.last_at = self.lines, self.last_at
         other.steps = list(self.steps)
+        other.named, other.tried = self.named, self.tried.copy()
         other.pursuits, other.has_called = self.pursuits.copy(), self.has_called
         return other
 

@@ -363,7 +363,10 @@ class Session:
                 chat.found[match.tool] = FoundTool(
                     id, match.rank, of, discovery.task, match.parts, was_hidden, self.list.exposure
                 )
+        told = tuple(told)
         chat.told.update(dict.fromkeys(told))
+        if lookup is None and not (is_ours and chat.named):  # a name that is looked up does not say for what
+            chat.note_named(told)
         if lookup is not None and (discovery.matches or not unlisted):
             cause, change = lookup.cause, lookup.change
         else:

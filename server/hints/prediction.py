@@ -26,7 +26,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
-from foretool.storage.records import Exposure, ToolId
+from foretool.storage.records import Exposure
 
 _AGAIN: Final = 3
 """Tools that are named where a search is made for a model that repeats a failing call."""
@@ -71,14 +71,15 @@ class Predictor:
         reach = self._policy.reach(client.profile)
         return write_next_hint(new, threshold, self._catalog.get, lambda tool: reach.verdict(tool).bridge)
 
-    def untried(self, client: ListOwner, chat: Conversation, tool: ToolId, times: int) -> str:
-        """Return how to call what a task was told of and has not called, after `tool` has failed so many `times`; "" if
-        there is nothing."""
-        other = chat.untried(tool, times)
-        known, reach = self._catalog.get(other) if other is not None else None, self._policy.reach(client.profile)
-        if known is None or not reach.finds(known) or not (call := signature(known)):
-            return ""
-        return example_call(call, reach.verdict(known).bridge)
+    def untried(self, client: ListOwner, chat: Conversation, times: int) -> str:
+        """Return how to call the best tool that was named for a task and that it has not called, after another has
+        failed so many `times`; "" if there is none."""
+        reach = self._policy.reach(client.profile)
+        known = (tool for each in chat.untried(times) if (tool := self._catalog.get(each)) and reach.finds(tool))
+        for tool in without_unasked(known, "\n".join(chat.lines)):
+            if call := signature(tool):
+                return example_call(call, reach.verdict(tool).bridge)
+        return ""
 
     def search_again(self, client: ListOwner, session: Session, chat: Conversation) -> str:
         """Return how to call what is found for the words of a task that was told of nothing else; "" if nothing is."""
@@ -87,13 +88,14 @@ class Predictor:
         reach = self._policy.reach(client.profile)
         ranking = self._search.rank(Query(chat.lines, (), (), (), client.profile.name), reach.finds, _AGAIN_OF)
         found = filter(None, (self._catalog.get(each.tool) for each in ranking.ranked))
-        left = without_unasked((tool for tool in found if tool.id not in chat.steps), "\n".join(chat.lines))
+        left = without_unasked((tool for tool in found if tool.id not in chat.tried), "\n".join(chat.lines))
         calls = {tool.id: example_call(call, reach.verdict(tool).bridge) for tool in left if (call := signature(tool))}
         tools = tuple(calls)[:_AGAIN]
         text = ", ".join(map(calls.__getitem__, tools))
         hidden = tuple(client.tools.hidden(session.list, dict.fromkeys(tools, 1.0)))
         if hidden:
             self.note_shown(session, chat, Hint(text, hidden, estimate(text)))
+        chat.note_named(tools)
         return text
 
     def note_shown(self, session: Session, chat: Conversation, hint: Hint, *, in_answer: bool = False) -> None:

@@ -132,7 +132,8 @@ class PromptAnswers:
         chat = session.conversations.whole
         chat.lines = chat.lines or searched_lines(prompt)
         hints = [each for each in self._recorder.exposures(prompt.session) if each.at == prompt.at]
-        chat.note_hint(tool for hint in hints for tool in hint.tools if not session.list.sees(tool))
+        chat.note_named(tool for hint in hints for tool in hint.tools)
+        chat.note_hint(tool for tool in chat.named if not session.list.sees(tool))
         self._recorder.hand_over(prompt, session.record.key)
 
     def _record(self, prompt: Prompt, owner: str) -> None:
@@ -177,7 +178,9 @@ class PromptAnswers:
         at = self._recorder.now()
         self._recorder.exposure(Exposure(key, at, policy, epoch, hint.tools, hint.tokens, "prompt"))
         if session is not None:
-            session.conversations.whole.note_hint(tool for tool in hint.tools if not session.list.sees(tool))
+            chat = session.conversations.whole
+            chat.note_named(hint.tools)
+            chat.note_hint(tool for tool in hint.tools if not session.list.sees(tool))
 
     def _surely_next(self, lines: tuple[str, ...]) -> list[ToolId]:
         """Return the tools that past tasks with such words began with, where that is likely enough for a hint."""

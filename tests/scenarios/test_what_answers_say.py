@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from fakes import FakeUpstream, SwiftLoop, proxy_over, tool
+from fakes import FakeUpstream, Stage, SwiftLoop, proxy_over, tool
 from requirements import requirement
 
 from foretool.server.discovery.answer_text import say_by_words
@@ -166,6 +166,124 @@ async def test_whose_call_fails_before_the_best_named_tool_was_called_is_told_of
         again = "weather__get_alerts has now failed 2 times in a row"
         search = "if it is not made for your task, describe the task to discover_tools"
         assert await call("get_alerts") == ["not signed in", f"{again}; {search}"]
+
+
+BAD = {"content": [{"type": "text", "text": "not signed in"}], "isError": True}
+OFTEN = "has now failed 2 times in a row"
+IF_NOT = f"{OFTEN}; if it is not made for your task, describe the task to discover_tools"
+
+
+async def advise(stage: Stage, name: str, handle: str = "", **arguments: str) -> str:
+    """What a bridged call of a tool is told besides the answer of its server."""
+    given = {"name": name, "arguments": arguments, **({"handle": handle} if handle else {})}
+    result = await stage.client.call_tool("call_tool_write", given)
+    return "\n".join(block["text"] for block in result["content"][1:])
+
+
+def hub(*failing: str) -> FakeUpstream:
+    tools = [
+        tool("search_issues", "Search the open issues of a repository", annotations=READS),
+        tool("list_issues", "List the open issues of a repository", annotations=READS),
+        tool("add_comment", "Comment on an open issue of a repository"),
+        tool("delete_issue", "Delete an open issue of a repository"),
+        tool("get_weather", "Get the weather of a city", annotations=READS),
+    ]
+    upstream = FakeUpstream("hub", tools)
+    upstream.results.update(dict.fromkeys(failing, BAD))
+    return upstream
+
+
+@requirement("bridge:answer")
+async def test_a_failed_call_is_answered_with_what_the_latest_search_named_and_not_one_before_it() -> None:
+    async with proxy_over(hub("add_comment")) as stage:
+        await stage.client.initialize()
+        # Neither a search that led to no call nor a look at a name is what this task is told of.
+        await stage.client.discover("get the weather of a city")
+        found = await stage.client.discover("comment on an open issue of the repository")
+        await stage.client.discover(names=["hub__get_weather"])
+        assert found["matches"][0]["name"] == "hub__add_comment"
+        assert await advise(stage, "hub__add_comment") == ""
+        assert "get_weather" not in await advise(stage, "hub__add_comment")
+
+
+@requirement("bridge:answer")
+async def test_after_a_named_tool_has_worked_the_first_error_of_another_is_one_to_correct() -> None:
+    async with proxy_over(hub("add_comment")) as stage:
+        await stage.client.initialize()
+        found = await stage.client.discover("search the open issues of the repository")
+        first, second, *_ = [match["name"] for match in found["matches"]]
+        assert (first, second) == ("hub__search_issues", "hub__list_issues")
+        await advise(stage, second)
+        assert await advise(stage, "hub__add_comment") == ""
+        assert "hub__search_issues" in await advise(stage, "hub__add_comment")
+
+
+@requirement("bridge:answer")
+async def test_no_deletion_and_no_change_is_named_after_failed_calls_where_the_task_only_reads() -> None:
+    async with proxy_over(hub("search_issues", "list_issues")) as stage:
+        await stage.client.initialize()
+        found = await stage.client.discover("list the open issues of the repository")
+        assert "hub__delete_issue" in [match["name"] for match in found["matches"]]
+        for name in ("list_issues", "search_issues"):
+            await advise(stage, f"hub__{name}")
+            said = await advise(stage, f"hub__{name}")
+        assert said == f"hub__search_issues {IF_NOT}"
+
+
+@requirement("bridge:answer")
+async def test_what_was_called_long_ago_or_declined_is_not_said_to_be_uncalled() -> None:
+    async with proxy_over(hub("get_weather"), confirm="write") as stage:
+        await stage.client.initialize(capabilities={"elicitation": {}})
+        found = await stage.client.discover("comment on an open issue of the repository")
+        assert found["matches"][0]["name"] == "hub__add_comment"
+        given = {"name": "hub__add_comment", "arguments": {}}
+        asked = stage.client.post("tools/call", {"name": "call_tool_write", "arguments": given})
+        stage.client.respond(await stage.client.asked("elicitation/create"), {"action": "decline"})
+        assert (await stage.client.result(asked))["isError"]
+        for _ in range(11):
+            await advise(stage, "hub__list_issues")
+            await advise(stage, "hub__search_issues")
+        assert await advise(stage, "hub__get_weather") == ""
+        assert await advise(stage, "hub__get_weather") == f"hub__get_weather {IF_NOT}"
+
+
+@requirement("bridge:answer")
+async def test_a_call_that_works_under_its_own_name_ends_a_row_of_failures() -> None:
+    upstream = hub()
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        for result in (BAD, None, BAD):
+            upstream.results.update({"get_weather": result} if result else {})
+            if result is None:
+                del upstream.results["get_weather"]
+                await stage.client.call_tool("hub__get_weather")
+            else:
+                assert await advise(stage, "hub__get_weather") == ""
+
+
+@requirement("bridge:answer")
+async def test_a_chat_is_not_told_of_what_was_named_to_another() -> None:
+    async with proxy_over(hub("list_issues", "add_comment")) as stage:
+        await stage.client.initialize()
+        first = await stage.client.discover("get the weather of a city")
+        second = await stage.client.discover("comment on an open issue of the repository")
+        third = await stage.client.discover("get the weather of a city")
+        for at, found in enumerate((first, second, third)):
+            said = [await advise(stage, "hub__list_issues", found["handle"]) for _ in range(2)]
+            assert ["get_weather" in each for each in said] == [at != 1] * 2
+            assert ["add_comment" in each for each in said] == [at == 1] * 2
+
+
+@requirement("bridge:answer")
+async def test_no_tool_is_named_in_place_of_itself() -> None:
+    given = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+    async with proxy_over(FakeUpstream("hub", [tool("label_issue", "Label an issue", inputSchema=given)])) as stage:
+        await stage.client.initialize()
+        await stage.client.discover("label an issue")
+        call = {"name": "hub__label_issue", "arguments": {}}
+        _, said = [text_of(await stage.client.call_tool("call_tool_write", call)) for _ in range(2)]
+        assert said.splitlines()[-1] == f"hub__label_issue {IF_NOT}"
 
 
 @requirement("discovery:prepared")
