@@ -72,12 +72,14 @@ def _any_time(value: Any) -> Entry | None:
 
 HANDSHAKE_S: Final = 60
 """How long foretool waits for the first answer of a server, in seconds (`upstreams.connection`)."""
+LONG_HANDSHAKE_S: Final = 300
+"""The same after a start that failed."""
 
 
 def _start_time(per_second: int) -> Left:
     """Leave out a longer time to start than every server has here."""
     return Left(
-        f"a start has {HANDSHAKE_S} s here",
+        f"a start has {HANDSHAKE_S} s here, the next {LONG_HANDSHAKE_S}",
         lambda value: {} if _is_number(value) and value <= HANDSHAKE_S * per_second else None,
     )
 

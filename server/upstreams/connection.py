@@ -28,6 +28,9 @@ from foretool.storage.records import Era
 
 HANDSHAKE_S: Final = 60.0
 """Longest wait for the answer to `initialize`; a first start downloads packages."""
+LONG_HANDSHAKE_S: Final = 300.0
+"""Longest wait after a start that failed: a server that needs longer than `HANDSHAKE_S` each time would never be there.
+Nobody waits for it meanwhile (`registry.PATIENCE_S`)."""
 
 _OUTPUT_S: Final = 10.0
 """How long a server may take for its handshake before we look at what else it has written to its output."""
@@ -280,15 +283,18 @@ class Connection:
         noise = self.link.noise() if self.link is not None else ""
         return f"; it {_noise_text(noise)}" if noise.strip() else ""
 
-    async def handshake(self, capabilities: dict[str, Any]) -> None:
-        """Do the handshake of this era. Raises `HandshakeError` or `LinkError`."""
+    async def handshake(self, capabilities: dict[str, Any], patience: float = HANDSHAKE_S) -> None:
+        """Do the handshake of this era; a server of the legacy era has `patience` seconds for its answer. Raises
+        `HandshakeError` or `LinkError`."""
         self.declared = capabilities
         self._own_meta = (
             _own_meta(capabilities) if self.era == "modern" else {}
         )  # a modern probe may have set it before
         look = asyncio.get_running_loop().call_later(_OUTPUT_S, self._look_at_output)
         try:
-            self.server_info = await (_discover(self) if self.era == "modern" else _initialize(self, capabilities))
+            self.server_info = await (
+                _discover(self) if self.era == "modern" else _initialize(self, capabilities, patience)
+            )
         finally:
             look.cancel()
         self.ready = True
@@ -577,14 +583,14 @@ class Connection:
             self.link.send(message)
 
 
-async def _initialize(connection: Connection, capabilities: dict[str, Any]) -> ServerInfo:
+async def _initialize(connection: Connection, capabilities: dict[str, Any], patience: float) -> ServerInfo:
     """Do the handshake of the legacy era."""
     params = {
         "protocolVersion": versions.LATEST_LEGACY,
         "capabilities": capabilities,
         "clientInfo": versions.IDENTITY,
     }
-    result = await connection.ask("initialize", params, HANDSHAKE_S)
+    result = await connection.ask("initialize", params, patience)
     version = result.get("protocolVersion")
     if version not in versions.LEGACY_VERSIONS:
         raise HandshakeError(f"speaks protocol version {str(version)[:40]!r}, which we do not")

@@ -20,6 +20,8 @@ from foretool.server.protocol.versions import ERAS, other_era
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 from foretool.server.upstreams.connection import (
+    HANDSHAKE_S,
+    LONG_HANDSHAKE_S,
     Connection,
     ConnectionEvents,
     HandshakeError,
@@ -284,14 +286,15 @@ class Lines:
         line.lost, line.is_let_go = asyncio.Event(), False
         connection = line.connection = self._make_connection(line.era, self._events)
         link = connection.link = await self._open_link(connection, line.era)
+        patience = LONG_HANDSHAKE_S if line.failures else HANDSHAKE_S
         try:
-            await connection.handshake(self._capabilities(line.era))
+            await connection.handshake(self._capabilities(line.era), patience)
         except HandshakeError as error:
             if line.era == "legacy" or error.code == jsonrpc.UNSUPPORTED_VERSION or link.pid is None:
                 raise
             # A legacy process refuses the modern probe, as it should; it gets the legacy handshake instead.
             connection.era = "legacy"
-            await connection.handshake(self._capabilities("legacy"))
+            await connection.handshake(self._capabilities("legacy"), patience)
             self.speaks["modern"] = False
             self._swap(line)
         self.speaks[line.era] = True

@@ -275,3 +275,17 @@ async def test_a_download_is_not_counted_as_down() -> None:
         assert stage.app.upstreams.absent(profile).starting == ("chatty",)
         slow.link.is_loading = False
         assert stage.app.upstreams.absent(profile).down == ("chatty",)
+
+
+@requirement("start:dead")
+async def test_a_server_that_always_takes_90_s_to_start_is_there_after_its_second_start() -> None:
+    slow = FakeUpstream("slow", ["say"])
+    slow.scripts["initialize"] = lambda asked: asyncio.get_running_loop().call_later(90, slow._initialize, asked)
+    async with proxy_over(calc(), slow, cold_list_s=0.1, cold_search_s=0.1) as stage:
+        await stage.client.initialize()
+        await asyncio.sleep(61)
+        assert "slow__say" not in await stage.client.list_tools()
+        await asyncio.sleep(100)
+        assert slow.starts == 2
+        result = await stage.client.call_tool("slow__say", {})
+        assert "isError" not in result

@@ -147,7 +147,8 @@ def test_an_entry_is_read(dialect: Dialect, written: dict[str, Any], entry: dict
          ['left out: "timeout", "headersHelper" (write what that program prints into "headers"), '
           '"alwaysLoad" ("pin": ["*"] lists its tools always)']),
         (dialects.CODEX, {"startup_timeout_sec": 120, "required": True, "tools": {"a": {"approval_mode": "approve"}}},
-         ['left out: "startup_timeout_sec" (a start has 60 s here), "required", "tools" (clients ask themselves)']),
+         ['left out: "startup_timeout_sec" (a start has 60 s here, the next 300), "required", "tools" '
+          "(clients ask themselves)"]),
         (dialects.VSCODE, {"sandboxEnabled": True, "sandbox": {"network": {}}},
          ['left out: "sandboxEnabled", "sandbox" (it runs without that sandbox)']),
         (dialects.GEMINI, {"authProviderType": "google_credentials", "targetAudience": "x"},
@@ -262,3 +263,4 @@ def test_what_is_written_reads_as_it_was_meant(dialect: Dialect) -> None:
 
 def test_a_start_has_the_time_that_notes_promise() -> None:
     assert dialects.HANDSHAKE_S == connection.HANDSHAKE_S
+    assert dialects.LONG_HANDSHAKE_S == connection.LONG_HANDSHAKE_S
