@@ -64,10 +64,12 @@ _LEAST_FIT = 0.35
 WORTH = 0.2
 """Words alone whose list holds a needed tool with this probability are worth the names of their tools, if it has less
 entropy: in a small catalogue the words that tell are common, so their strength is low."""
-_SURE = 0.5
-"""A tool with this chance, a good part of whose score was learned, is no match by chance."""
-_TAUGHT = 0.25
-"""The least share of the best score that learned models gave where they rank surely."""
+_SURE = 0.4
+"""A tool with this chance, most of whose score was learned, is no match by chance. A past wish in words of one's own
+has little more: no tool of it is near by meaning."""
+_TAUGHT = 0.5
+"""The least share of the best score that learned models gave where they rank surely. Below it the chance is that of
+words and meaning, which strange tasks have too."""
 ALIKE, _AMONG_ALIKE = 0.87, 4 / 3
 """From this cosine on two tools say nearly the same. The first of such tools is clearly better where its score is so
 many times the next one."""

@@ -251,6 +251,14 @@ def test_what_something_learned_ranks_surely_is_never_none() -> None:
     surely = Ranking(ranked(120.0, 5.0, 1.0, tasks=118.0), 3, far, is_learned=True)
     found = judge(surely)
     assert found.level in ("high", "medium", "low") and found.k > 0
+
+    # A past wish in words of one's own; and a task that is hardly like a past one, which meaning alone gives a chance.
+    def learned(best: float, **parts: float) -> str:
+        found = fitting(ranked(best, 0.8, 0.6, 0.5, 0.4, **parts), replace(FAR, cosine=0.25))
+        return level(Ranking(found, 5, far, is_learned=True))
+
+    assert learned(6.3, history=7.5, reading=-1.5) != "none"
+    assert learned(4.14, history=1.15) == "none"
     # What the models hardly say counts for nothing.
     assert level(Ranking(ranked(6.0, 5.0, 1.0, tasks=0.2), 3, far, is_learned=True)) == "none"
 
