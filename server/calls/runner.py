@@ -170,10 +170,9 @@ class ToolRunner:
         has_failed = reply.error is not UNSET or (
             isinstance(reply.result, Raw) and translate.is_tool_error(reply.result)
         )
-        failing, chat, tool = "", exchange.chat or attempt.session.conversations.whole, attempt.tool.id
+        chat, tool = exchange.chat or attempt.session.conversations.whole, attempt.tool.id
         times = chat.count_failures(tool, has_failed=has_failed)
-        if attempt.via == "bridge":
-            failing = say_failing(exchange, chat, tool, self._predictor, times)
+        failing = say_failing(exchange, chat, tool, self._predictor, times) if attempt.via == "bridge" else ""
         doubt = exchange.doubt or (_explain_unseen(attempt, reply.error) if has_failed else "")
         advice = [*filter(None, (doubt, failing))]
         if reply.error is not UNSET:

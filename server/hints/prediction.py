@@ -9,6 +9,8 @@ a listed tool stays as its server gave it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 from foretool.retrieval.ranking import Query
@@ -26,7 +28,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
-from foretool.storage.records import Exposure
+from foretool.storage.records import Exposure, ToolId
 
 _AGAIN: Final = 3
 """Tools that are named where a search is made for a model that repeats a failing call."""
@@ -74,29 +76,33 @@ class Predictor:
     def untried(self, client: ListOwner, chat: Conversation, times: int) -> str:
         """Return how to call the best tool that was named for a task and that it has not called, after another has
         failed so many `times`; "" if there is none."""
-        reach = self._policy.reach(client.profile)
-        known = (tool for each in chat.untried(times) if (tool := self._catalog.get(each)) and reach.finds(tool))
-        for tool in without_unasked(known, "\n".join(chat.lines)):
-            if call := signature(tool):
-                return example_call(call, reach.verdict(tool).bridge)
-        return ""
+        return next((call for _, call in self._write_calls(client, chat, chat.untried(times))), "")
 
     def search_again(self, client: ListOwner, session: Session, chat: Conversation) -> str:
         """Return how to call what is found for the words of a task that was told of nothing else; "" if nothing is."""
         if not chat.lines:
             return ""
-        reach = self._policy.reach(client.profile)
-        ranking = self._search.rank(Query(chat.lines, (), (), (), client.profile.name), reach.finds, _AGAIN_OF)
-        found = filter(None, (self._catalog.get(each.tool) for each in ranking.ranked))
-        left = without_unasked((tool for tool in found if tool.id not in chat.tried), "\n".join(chat.lines))
-        calls = {tool.id: example_call(call, reach.verdict(tool).bridge) for tool in left if (call := signature(tool))}
-        tools = tuple(calls)[:_AGAIN]
-        text = ", ".join(map(calls.__getitem__, tools))
-        hidden = tuple(client.tools.hidden(session.list, dict.fromkeys(tools, 1.0)))
+        finds = self._policy.reach(client.profile).finds
+        ranking = self._search.rank(Query(chat.lines, (), (), (), client.profile.name), finds, _AGAIN_OF)
+        left = (each.tool for each in ranking.ranked if each.tool not in chat.tried)
+        calls = dict(islice(self._write_calls(client, chat, left), _AGAIN))
+        text = ", ".join(calls.values())
+        hidden = tuple(client.tools.hidden(session.list, dict.fromkeys(calls, 1.0)))
         if hidden:
             self.note_shown(session, chat, Hint(text, hidden, estimate(text)))
-        chat.note_named(tools)
+        chat.note_named(calls)
         return text
+
+    def _write_calls(
+        self, client: ListOwner, chat: Conversation, tools: Iterable[ToolId]
+    ) -> Iterator[tuple[ToolId, str]]:
+        """Yield those of some tools that a client may call and that do nothing its task has not asked for, each with
+        how it is called."""
+        reach = self._policy.reach(client.profile)
+        known = (tool for each in tools if (tool := self._catalog.get(each)) and reach.finds(tool))
+        for tool in without_unasked(known, "\n".join(chat.lines)):
+            if call := signature(tool):
+                yield tool.id, example_call(call, reach.verdict(tool).bridge)
 
     def note_shown(self, session: Session, chat: Conversation, hint: Hint, *, in_answer: bool = False) -> None:
         """Note that a hint goes to the model: it is on record as an exposure, and what it names is no miss.

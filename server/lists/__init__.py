@@ -24,10 +24,10 @@ The list is then written once and kept byte for byte for an epoch (`epochs`): th
 It is made again when the tools, the settings or what was learned have changed, when the epoch is over, and before that
 only where no prompt cache is lost. What was used meanwhile comes in with the next epoch.
 
-8. *It was gained.* Under the policy `growing` a list names what a frozen one names, so its client searches no more
-   often. It begins with a part of its tokens free, and gains tools at its end: those that a search has
-   found, a prompt is likely to need, or a call is likely to be followed by (`growth`). A tool that was gained is seen
-   once the client has fetched the list again.
+8. *It was gained.* Under the policy `growing` a list names what a frozen one names, less what it keeps free of its
+   tokens (`order.GAINED_SHARE`), and gains tools at its end: those that a search has found, a prompt is likely to need,
+   or a call is likely to be followed by (`growth`). A tool that was gained is seen once the client has fetched the list
+   again.
 
 Which policy a client gets, and whether its list may grow once to see if the client fetches it again, is in `policy`.
 `hidden` reads all of this backwards: why a tool is not on the list, and what would have put it there.
